@@ -1,0 +1,158 @@
+"""Calling a handler and judging how it ended. How it ends decides; nothing else does."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from worker.engine.items import Item
+from worker.engine.ports import Lease, Transactions
+from worker.errors import NotExecuted, Reject, ServiceUnavailable
+from worker.rules.claims import Blocks, Ending, Kind, State, after
+from worker.rules.context import Context, Effect, Transaction
+from worker.rules.identity import effect_key
+from worker.rules.results import ContentType, Result, encode, rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A handler that ended without a result."""
+
+    state: State  # failed_retryable or unknown
+    error: str
+    counts: bool = True  # False: nothing was started, so it is no attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transactional handler whose completion is committed already."""
+
+    result: Result
+
+
+class Superseded:
+    """Someone else decided about the claim while its handler ran; nothing of it was committed."""
+
+
+Ended = Result | Unfinished | Committed | Superseded
+
+
+class Caller:
+    """Calls handlers with what they ask for."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        transactions: Transactions,
+        *,
+        resources: Any,
+        result_limit: int,
+        threads: int,
+        log: Callable[[Item], Any],
+    ) -> None:
+        self._may_start = lease.safe
+        self._transactions = transactions
+        self._resources = resources
+        self._limit = result_limit
+        self._log = log
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="oncebox-handler")
+
+    async def call(self, item: Item) -> Ended:
+        """Run the item's handler to its real end. Never raises; a cancel is an end like any other."""
+        handler = item.route.handler
+        blocks = Blocks()
+        effect: Effect | None = None
+        try:
+            if handler.kind is Kind.TRANSACTIONAL:
+                return await self._in_transaction(item)
+            if handler.declares_effect:
+                effect = Effect(blocks, handler.not_executed, self._may_start)
+            elif handler.kind is Kind.EXTERNAL:
+                blocks.entered = 1
+            value = await self._run(item, effect, None)
+        except Reject as reject:
+            return rejected(str(reject), reject.code)
+        except handler.not_executed as error:
+            if effect is not None and effect.refused and blocks.entered == 0:
+                return Unfinished(State.FAILED_RETRYABLE, "the lease was not safe", counts=False)
+            if effect is None and handler.kind is Kind.EXTERNAL:
+                blocks.proven = 1
+            return Unfinished(after(handler.kind, Ending.NOT_EXECUTED, blocks), describe(error))
+        except BaseException as error:
+            return Unfinished(after(handler.kind, Ending.FAILED, blocks), describe(error))
+        return self._result(item, value)
+
+    async def _run(self, item: Item, effect: Effect | None, transaction: Transaction | None) -> Any:
+        handler = item.route.handler
+        arguments: list[Any] = [item.message]
+        for wanted in handler.injected:
+            if wanted is Context:
+                arguments.append(self.context(item))
+            else:
+                arguments.append(effect if wanted is Effect else transaction)
+        if handler.is_async:
+            return await handler.function(*arguments)
+        return await self._in_thread(functools.partial(handler.function, *arguments))
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        """A thread cannot be stopped: a cancel is noted, and the end is awaited all the same."""
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                continue
+            except BaseException:  # noqa: S112 - raised again by the result below
+                continue
+        return future.result()
+
+    async def _in_transaction(self, item: Item) -> Ended:
+        async def body(transaction: Transaction) -> Result:
+            return self._result(item, await self._run(item, None, transaction))
+
+        try:
+            result = await self._transactions.run(item.id, item.fence, body)
+        except ServiceUnavailable as error:
+            return Unfinished(State.FAILED_RETRYABLE, describe(error), counts=False)
+        return Superseded() if result is None else Committed(result)
+
+    def _result(self, item: Item, value: Any) -> Result:
+        result = encode(value, self._limit)
+        match item.route.handler.scope.results:
+            case "bytes":
+                return result
+            case "digest":
+                body = None if result.body is None else sha256(result.body).hexdigest().encode()
+                return Result(result.status, ContentType.TEXT, body, result.code)
+            case "nothing":
+                return Result(result.status, ContentType.NONE, None, result.code)
+
+    def context(self, item: Item) -> Context:
+        """What a handler or reconciler may know."""
+        handler = item.route.handler
+        return Context(
+            key="(private)" if item.route.private else item.key.decode(),
+            scope=handler.scope.name,
+            operation=handler.operation,
+            tenant=None if item.tenant is None else item.tenant.decode(),
+            attempt=item.attempts + item.crashes + 1,
+            fence=item.fence,
+            out_of_order=item.out_of_order,
+            record=item.record,
+            resources=self._resources,
+            effect_key=functools.partial(effect_key, item.id),
+            log=functools.partial(self._log, item),
+        )
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def describe(error: BaseException) -> str:
+    """An error as one short line without its arguments' values: messages leak secrets, class names do not."""
+    if isinstance(error, NotExecuted):
+        return f"NotExecuted: {error}"[:200]
+    return type(error).__name__

@@ -1,0 +1,188 @@
+"""Claiming: which keys are offered when, and what the answers mean."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from worker.engine.batches import Batches
+from worker.engine.finisher import Finisher
+from worker.engine.items import Item, Stage
+from worker.engine.ports import Claims
+from worker.engine.tasks import Tasks
+from worker.engine.waiting import Waiting
+from worker.rules.entries import Answer, Row, Won, answer
+from worker.rules.fingerprint import FORMAT
+from worker.rules.reasons import Reason
+
+
+class Owner(Protocol):
+    """Who moves items on that have won or ended."""
+
+    stopping: bool
+
+    def won(self, item: Item) -> None: ...
+    def end(self, item: Item) -> None: ...
+    def give_back(self, item: Item) -> None: ...
+
+
+class Claimer:
+    """The claims of one worker. Each key is in the hands of at most one item at a time."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        finisher: Finisher,
+        owner: Owner,
+        tasks: Tasks,
+        *,
+        in_flight: int,
+        batch: int,
+        calls: int,
+        hold: float,
+        crash_cap: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._claims = claims
+        self._finisher = finisher
+        self._owner = owner
+        self._in_flight = in_flight
+        self._hold = hold
+        self._crash_cap = crash_cap
+        self._clock = clock
+        self._holders: dict[bytes, Item] = {}
+        self._behind: dict[bytes, list[Item]] = {}
+        self._mostly_known = False
+        self.open = 0
+        self._offers: Batches[Item] = Batches("claim", self._claim, tasks, size=batch, calls=calls, room=self._room)
+        self._again: Batches[Item] = Batches("claim again", self._claim_again, tasks, size=batch, calls=1)
+        self.waiting = Waiting(claims, self.judge, self._too_long, hold=hold)
+        tasks.spawn(self.waiting.watch(clock), "waiting")
+
+    def offer(self, items: Iterable[Item]) -> None:
+        self._offers.extend(items)
+
+    def judge_again(self, item: Item) -> None:
+        """Offer the item once more: the row decides what it is now."""
+        if not item.revoked:
+            item.stage = Stage.OFFERED
+            self._offers.add(item)
+
+    def over(self, item: Item, *, again: bool = False) -> None:
+        """The item's claim has ended; with `again` it is judged by the row, as are those that waited for it here."""
+        self.open -= 1
+        if self._holders.get(item.id) is item:
+            del self._holders[item.id]
+        if again:
+            self.judge_again(item)
+        behind = self._behind.pop(item.id, None)
+        if behind:
+            for waiter in behind:
+                self.judge_again(waiter)
+        self._offers.kick()
+
+    def judge(self, item: Item, row: Row | None) -> None:
+        """Act on what the row says about an item that did not win its key."""
+        if item.revoked:
+            return
+        if row is None:
+            # Pruned between two statements, or the session ended: claim again, not in a hot loop.
+            self.waiting.later(item, 0.05, self.judge_again)
+            return
+        fingerprint = item.fingerprint
+        if row.format != FORMAT:
+            fingerprint = item.route.fingerprint.digest_as(row.format, item.document)
+        match answer(row, fingerprint, item.plan, self._crash_cap):
+            case Answer.REPLAY:
+                self._owner.end(item)
+                self._finisher.replay(item, row)
+            case Answer.MISUSE:
+                self._dead_letter(item, row, "misuse", "the key was used before with another payload")
+            case Answer.WAIT:
+                self.waiting.elsewhere(item, self._clock())
+            case Answer.DOUBT:
+                self._park(item, "unknown", None)
+            case Answer.DUE:
+                item.stage = Stage.OFFERED
+                self._again.add(item)
+            case Answer.LATER:
+                self._wait_or_park(item, row.due_in or 0.0)
+            case Answer.EXHAUSTED:
+                self._dead_letter(item, row, "retries_exhausted", f"{row.attempts} attempts failed")
+            case Answer.CRASH_LOOP:
+                self._dead_letter(item, row, "crash_loop", f"{row.crashes} workers died while they ran it")
+
+    def _room(self) -> int:
+        return 0 if self._owner.stopping else self._in_flight - self.open
+
+    async def _claim(self, offered: list[Item]) -> None:
+        batch = self._hold_keys(offered)
+        if not batch:
+            return
+        sent = self._clock()
+        claimed = await self._claims.claim(batch, look_first=self._mostly_known)
+        lost = 0
+        # In the order of arrival, not of the ids: strands start in order.
+        for item in batch:
+            won = claimed.winner(item.id)
+            if won is not None:
+                self._won(item, won, sent)
+                continue
+            lost += 1
+            self.over(item)
+            self.judge(item, claimed.rows.get(item.id))
+        self._mostly_known = lost * 2 > len(batch)
+
+    async def _claim_again(self, offered: list[Item]) -> None:
+        batch = self._hold_keys(offered)
+        if not batch:
+            return
+        sent = self._clock()
+        won = await self._claims.claim_again(batch)
+        for item in batch:
+            if item.id in won:
+                self._won(item, won[item.id], sent)
+            else:
+                self.over(item, again=True)
+
+    def _hold_keys(self, offered: Iterable[Item]) -> list[Item]:
+        """Items to claim now; those whose key is in another item's hands wait for that one."""
+        batch = []
+        for item in offered:
+            if item.revoked:
+                continue
+            holder = self._holders.get(item.id)
+            if holder is None:
+                self._holders[item.id] = item
+                batch.append(item)
+                continue
+            item.stage = Stage.WAITING
+            self._behind.setdefault(item.id, []).append(item)
+            if item.first and not holder.first and holder.stage is Stage.CLAIMED:
+                # The holder waits for its strand, and that strand may wait for this item: give way, or both stand still.
+                self._owner.give_back(holder)
+        self.open += len(batch)
+        return batch
+
+    def _won(self, item: Item, won: Won, sent: float) -> None:
+        item.fence = won.fence
+        item.attempts, item.crashes, item.failed_at = won.attempts, won.crashes, won.failed_at
+        item.claimed_at = sent
+        item.stage = Stage.CLAIMED
+        self._owner.won(item)
+
+    def _wait_or_park(self, item: Item, delay: float) -> None:
+        if delay <= self._hold:
+            self.waiting.later(item, delay, self.judge_again)
+        else:
+            self._park(item, "retry", delay)
+
+    def _dead_letter(self, item: Item, row: Row, reason: Reason, detail: str) -> None:
+        item.attempts, item.crashes, item.failed_at = row.attempts, row.crashes, row.failed_at
+        self._owner.end(item)
+        self._finisher.dead_letter(item, reason, detail, row)
+
+    def _too_long(self, item: Item) -> None:
+        self._park(item, "hold", self._hold)
+
+    def _park(self, item: Item, reason: str, due: float | None) -> None:
+        self._owner.end(item)
+        self._finisher.park(item, reason, due)

@@ -1,0 +1,106 @@
+"""What goes out: dead letters with the original record unchanged, and results with where they came from."""
+
+from datetime import UTC, datetime
+
+from worker.engine.items import Item
+from worker.rules.entries import Row
+from worker.rules.outgoing import Outgoing
+from worker.rules.reasons import Reason
+from worker.rules.record import Record
+from worker.rules.results import Result
+from worker.version import VERSION
+
+Headers = list[tuple[str, bytes | None]]
+_TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+
+
+class Letters:
+    """Builds dead letters and results for one consumer group."""
+
+    def __init__(self, *, group: str, prefix: str) -> None:
+        self._group = group
+        self._prefix = prefix
+
+    def dead_letter(self, item: Item, reason: Reason, detail: str, row: Row | None = None) -> Outgoing:
+        """The original key, value and headers, and why it is here. The original timestamp is a header, never the record's."""
+        record = item.record
+        headers: Headers = [*record.headers, *self._errors(record, item, detail)]
+        route = getattr(item, "route", None)
+        if route is not None:
+            headers += [
+                ("oncebox.scope", route.handler.scope.name.encode()),
+                ("oncebox.operation", route.handler.operation.encode()),
+            ]
+        if route is not None and not route.private and getattr(item, "id", None) is not None:
+            headers.append(("oncebox.key", item.key))
+            if item.tenant is not None:
+                headers.append(("oncebox.tenant", item.tenant))
+        fingerprint = getattr(item, "fingerprint", None)
+        if fingerprint is not None:
+            headers.append(("oncebox.fingerprint", fingerprint.hex().encode()))
+        if row is not None:
+            headers += _entry(row, reason)
+        elif item.failed_at is not None:
+            headers.append(("oncebox.first-failed-at", item.failed_at.isoformat().encode()))
+        headers += [
+            ("oncebox.reason", reason.encode()),
+            ("oncebox.attempts", str(item.attempts).encode()),
+            ("oncebox.redrives", _redrives(record)),
+            ("oncebox.version", VERSION.encode()),
+            ("oncebox.timestamp", str(record.timestamp).encode()),
+            ("oncebox.timestamp-type", _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp").encode()),
+            ("oncebox.dead-lettered-at", datetime.now(UTC).isoformat().encode()),
+        ]
+        return Outgoing(self.dead_letter_topic(record.topic), record.key, record.value, headers, record.partition)
+
+    def dead_letter_topic(self, topic: str) -> str:
+        return f"{self._prefix}{topic}"
+
+    def result(self, topic: str, item: Item, result: Result, *, fence: int, replayed: bool) -> Outgoing:
+        """The stored bytes, unchanged, with where they came from."""
+        record = item.record
+        headers: Headers = [
+            ("oncebox.status", result.status.name.lower().encode()),
+            ("oncebox.fence", str(fence).encode()),
+            ("oncebox.source", f"{record.topic}/{record.partition}@{record.offset}".encode()),
+        ]
+        if not item.route.private:
+            headers.append(("oncebox.key", item.key))
+        if result.code is not None:
+            headers.append(("oncebox.code", result.code.encode()))
+        if result.content_type.mime:
+            headers.append(("content-type", result.content_type.mime.encode()))
+        if replayed:
+            headers.append(("Idempotent-Replayed", b"true"))
+        headers += [(n, v) for n, v in record.headers if n.lower() in _CARRIED]
+        return Outgoing(topic, record.key, result.body, headers)
+
+    def _errors(self, record: Record, item: Item, detail: str) -> Headers:
+        return [
+            ("__dlq.errors.topic", record.topic.encode()),
+            ("__dlq.errors.partition", str(record.partition).encode()),
+            ("__dlq.errors.offset", str(record.offset).encode()),
+            ("__dlq.errors.group", self._group.encode()),
+            ("__dlq.errors.delivery.count", str(item.attempts + item.crashes).encode()),
+            ("__dlq.errors.message", detail.encode()[:1000]),
+        ]
+
+
+_CARRIED = frozenset({"correlation-id", "correlation_id", "correlationid", "traceparent", "tracestate"})
+
+
+def _entry(row: Row, reason: Reason) -> Headers:
+    headers: Headers = [
+        ("oncebox.state", row.state.name.lower().encode()),
+        ("oncebox.fence", str(row.fence).encode()),
+    ]
+    if reason == "misuse" and row.fingerprint is not None:
+        headers.append(("oncebox.first-fingerprint", row.fingerprint.hex().encode()))
+    if row.failed_at is not None:
+        headers.append(("oncebox.first-failed-at", row.failed_at.isoformat().encode()))
+    return headers
+
+
+def _redrives(record: Record) -> bytes:
+    given = [value for name, value in record.headers if name == "oncebox.redrives" and value is not None]
+    return given[-1] if given else b"0"

@@ -1,0 +1,67 @@
+"""What the engine needs from the outside, and nothing more."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from worker.rules.context import Transaction
+from worker.rules.entries import Claimable, Row, Won
+from worker.rules.outgoing import Outgoing
+from worker.rules.results import Result
+from worker.rules.writes import Claimed, Done, Doubted, Failed, Parking, Place, Released
+
+Notice = Callable[..., None]
+
+
+class Lease(Protocol):
+    """The right to start work."""
+
+    def safe(self) -> bool: ...
+
+
+class Claims(Protocol):
+    """Claims and look-ups; calls go on until the ledger answers."""
+
+    async def claim(self, offers: Sequence[Claimable], *, look_first: bool = False) -> Claimed: ...
+    async def claim_again(self, offers: Sequence[Claimable]) -> dict[bytes, Won]: ...
+    async def look_up(self, ids: Sequence[bytes]) -> dict[bytes, Row]: ...
+
+
+class Finals(Protocol):
+    """Final writes; each gives back the ids that someone else had decided first."""
+
+    async def complete(self, done: Sequence[Done]) -> set[bytes]: ...
+    async def complete_late(self, done: Sequence[Done]) -> set[bytes]: ...
+    async def fail(self, failed: Sequence[Failed]) -> set[bytes]: ...
+    async def release(self, released: Sequence[Released]) -> set[bytes]: ...
+    async def doubt(self, doubted: Sequence[Doubted]) -> set[bytes]: ...
+
+
+class ParkingLot(Protocol):
+    """Records kept in the ledger."""
+
+    async def park(self, parkings: Sequence[Parking]) -> set[Place]: ...
+    async def finish(self, places: Sequence[Place]) -> None: ...
+
+
+class Transactions(Protocol):
+    """Transactions that commit with the completion."""
+
+    async def run(self, id_: bytes, fence: int, body: Callable[[Transaction], Awaitable[Result]]) -> Result | None: ...
+
+
+class Publisher(Protocol):
+    """Publishes records; gives per record None when acknowledged by all, or what went wrong."""
+
+    async def publish(self, outgoing: Sequence[Outgoing]) -> list[Exception | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The parts of a ledger the engine works with."""
+
+    lease: Lease
+    claims: Claims
+    finals: Finals
+    parking: ParkingLot
+    transactions: Transactions

@@ -1,0 +1,84 @@
+"""A handler prepared for the path of a record: everything that can be computed once, computed once."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.errors import ConfigError
+from worker.rules.entries import Plan
+from worker.rules.fingerprint import FingerprintRule
+from worker.rules.handlers import Handler
+from worker.rules.identity import FORMAT, Identity
+from worker.rules.keys import KeyPolicy, Preset
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """One handler with its numbers, digests and limits, and what of it runs at this moment."""
+
+    handler: Handler
+    plan: Plan
+    identity: Identity
+    fingerprint: FingerprintRule
+    policy: KeyPolicy | None
+    topic_numbers: Mapping[str, int]
+    validate: Callable[[bytes], Any] | None
+    timeout: float
+    private: bool
+    running: int = 0
+    backlog: deque[Any] = field(default_factory=deque)
+
+    @property
+    def name(self) -> str:
+        return self.handler.name
+
+
+def secret_of(handler: Handler, secrets: Mapping[str, bytes]) -> bytes | None:
+    """The secret of a scope with private keys; None for the others."""
+    scope = handler.scope
+    if not scope.private_keys:
+        return None
+    if scope.name not in secrets:
+        variable = f"ONCEBOX_SCOPE_{scope.name.upper().replace('-', '_').replace('.', '_')}_SECRET"
+        raise ConfigError(
+            f"scope {scope.name!r} has private keys, but no secret is set", advice=f"set {variable} or {variable}_FILE"
+        )
+    return secrets[scope.name]
+
+
+def identity_text(handler: Handler, secrets: Mapping[str, bytes]) -> str:
+    """How keys of this operation are computed, as it is stored and compared at every start."""
+    secret = secret_of(handler, secrets)
+    parts = [f"v{FORMAT}", f"key={handler.key.describe()}"]
+    if handler.tenant is not None:
+        parts.append(f"tenant={handler.tenant.describe()}")
+    if handler.scope.missing_key == "fingerprint":
+        parts.append("missing_key=fingerprint")
+    if secret is not None:
+        # A digest of the secret, never the secret: a new one is a declared change.
+        probe = Identity(scope="secret", operation="version", secret=secret).entry_id(None, b"version")
+        parts.append(f"secret={probe.hex()[:8]}")
+    return " ".join(parts)
+
+
+def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], secrets: Mapping[str, bytes]) -> Route:
+    """Compute a handler's route."""
+    secret = secret_of(handler, secrets)
+    scope = handler.scope
+    rule = handler.key.fingerprint if isinstance(handler.key, Preset) else scope.fingerprint
+    if secret is not None:
+        rule = FingerprintRule(mode=rule.mode, include=rule.include, exclude=rule.exclude, secret=secret)
+    strict = scope.key_min_length > 1 or scope.key_pattern is not None
+    model = handler.model
+    return Route(
+        handler=handler,
+        plan=Plan(operation, handler.kind, scope.lifetime.total_seconds(), handler.retries.attempts),
+        identity=Identity(scope=scope.name, operation=handler.operation, secret=secret),
+        fingerprint=rule,
+        policy=KeyPolicy(scope.key_min_length, scope.key_pattern) if strict else None,
+        topic_numbers=topic_numbers,
+        validate=None if model is None else model.__pydantic_validator__.validate_json,
+        timeout=handler.timeout.total_seconds(),
+        private=scope.private_keys,
+    )

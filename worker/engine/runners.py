@@ -1,0 +1,74 @@
+"""Runners: long-lived tasks that run handlers, so that a message costs no task of its own.
+
+A runner that takes an item while more are ready wakes one other before it runs: handlers that never wait are run by one
+runner in one go, handlers that wait spread over as many runners as are needed.
+"""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from worker.engine.items import Item
+from worker.engine.tasks import Tasks
+
+
+class Runners:
+    """At most `limit` handlers at once."""
+
+    def __init__(self, call: Callable[[Item], Awaitable[None]], tasks: Tasks, *, limit: int) -> None:
+        self._call = call
+        self._tasks = tasks
+        self._limit = limit
+        self._ready: deque[Item] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._count = 0
+        self._waking = False
+        self._context = contextvars.copy_context()
+        self._clean = tuple(self._context.items())
+
+    def start(self, item: Item) -> None:
+        """Run an item as soon as a runner is free."""
+        self._ready.append(item)
+        if not self._waking:
+            self._wake()
+
+    def withdraw(self) -> list[Item]:
+        """Take back everything that was not started yet."""
+        ready = list(self._ready)
+        self._ready.clear()
+        return ready
+
+    def _wake(self) -> None:
+        if self._idle:
+            self._waking = True
+            self._idle.pop().set_result(None)
+        elif self._count < self._limit:
+            self._waking = True
+            self._count += 1
+            self._context.copy().run(self._tasks.spawn, self._run(), "runner")
+
+    async def _run(self) -> None:
+        ready = self._ready
+        while True:
+            self._waking = False
+            while ready:
+                item = ready.popleft()
+                if ready and not self._waking:
+                    self._wake()
+                await self._call(item)
+                if self._dirty():
+                    # The handler left values in context variables: the next message must not see them.
+                    self._count -= 1
+                    if ready and not self._waking:
+                        self._wake()
+                    return
+            rest: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(rest)
+            await rest
+
+    def _dirty(self) -> bool:
+        now: contextvars.Context = contextvars.copy_context()
+        if len(now) != len(self._clean):
+            return True
+        return any(now.get(variable) is not value for variable, value in self._clean)

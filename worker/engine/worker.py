@@ -1,0 +1,153 @@
+"""The worker: keeps records moving between the consumer and the pipeline, and stops in a stated order."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from worker.engine.pipeline import Pipeline
+from worker.engine.ports import Notice
+from worker.rules.lanes import Lane
+from worker.rules.record import Record
+
+# Finished records behind one that takes long cost only a little each; more than this stops reading the partition.
+_SPAN = 50_000
+_TICK = 0.1
+_FLUSH = 10.0
+
+
+class Consumer(Protocol):
+    """The member of the group."""
+
+    @property
+    def lanes(self) -> list[Lane]: ...
+    async def poll(
+        self, lanes: Sequence[Lane], *, most: int, wait_ms: int
+    ) -> list[tuple[Lane, Sequence[Record], int]]: ...
+    async def commit(self) -> None: ...
+    async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is read ahead, and how often things happen."""
+
+    buffer: int
+    buffer_bytes: int
+    fetch: int
+    drain: float
+    commit_every: float = 0.2
+
+
+class Worker:
+    """Reads, ticks and commits until it is told to stop."""
+
+    def __init__(self, pipeline: Pipeline, pace: Pace, *, beat: Callable[[], None], notice: Notice) -> None:
+        self._pipeline = pipeline
+        self._pace = pace
+        self._beat = beat
+        self._notice = notice
+        self._stopping = asyncio.Event()
+        self.consumer: Consumer
+
+    def lanes_assigned(self, lanes: Sequence[Lane]) -> None:
+        """New lanes have their places: read them."""
+        self._notice("partitions_assigned", partitions=[str(lane) for lane in lanes])
+        self._pipeline.room.set()
+
+    async def lanes_revoked(self, lanes: Sequence[Lane]) -> None:
+        """Stop starting at once, give handlers a bounded time, make outcomes durable, commit.
+
+        A handler that outlives this keeps its claim; the next owner of the partition waits for its result.
+        """
+        self._pipeline.revoke(lanes)
+        await self._until(lambda: not self._pipeline.running(lanes) and not self._pipeline.busy, self._pace.drain)
+        for lane in lanes:
+            lane.revoked = False  # for the last commit of this assignment
+        try:
+            await asyncio.wait_for(self.consumer.commit(), _FLUSH / 2)
+        except TimeoutError:
+            self._notice("commit_timed_out", next="the records come again and are answered from their results")
+        finally:
+            for lane in lanes:
+                lane.revoked = True
+        self._notice("partitions_revoked", partitions=[str(lane) for lane in lanes])
+
+    async def read(self) -> None:
+        """Fetch whatever has room, for ever."""
+        pipeline, pace = self._pipeline, self._pace
+        while not self._stopping.is_set():
+            lanes = self.consumer.lanes
+            ready, full = self._ready(lanes)
+            if not ready:
+                pipeline.room.clear()
+                await self._wait_for_room()
+                continue
+            # An idle lane must not keep us from one that is full now and has room in a moment.
+            fetched = await self.consumer.poll(ready, most=pace.fetch, wait_ms=5 if full else 200)
+            for lane, records, position in fetched:
+                pipeline.take(lane, records, position)
+            if not fetched and full:
+                await asyncio.sleep(0)
+
+    def _ready(self, lanes: Sequence[Lane]) -> tuple[list[Lane], bool]:
+        open_lanes = [lane for lane in lanes if not lane.revoked and lane.held is None]
+        if not open_lanes:
+            return [], False
+        if sum(lane.unfinished for lane in open_lanes) >= self._pace.buffer:
+            return [], True
+        if sum(lane.bytes for lane in open_lanes) >= self._pace.buffer_bytes:
+            return [], True
+        share = max(64, self._pace.buffer // len(open_lanes))
+        ready = [lane for lane in open_lanes if lane.unfinished < share and len(lane.watermark) < _SPAN]
+        return ready, len(ready) < len(open_lanes)
+
+    async def _wait_for_room(self) -> None:
+        waiters = [asyncio.ensure_future(e.wait()) for e in (self._pipeline.room, self._stopping)]
+        try:
+            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
+        finally:
+            for waiter in waiters:
+                waiter.cancel()
+
+    async def tick(self) -> None:
+        """Say that the loop moves, and let deadlines pass, for ever."""
+        while True:
+            self._beat()
+            self._pipeline.tick()
+            await asyncio.sleep(_TICK)
+
+    async def commit(self) -> None:
+        """Commit what has moved, several times a second, for ever."""
+        while True:
+            await asyncio.sleep(self._pace.commit_every)
+            await self.consumer.commit()
+
+    async def reach(self, ends: dict[tuple[str, int], int]) -> None:
+        """Wait until Kafka has acknowledged a watermark at or past each of these offsets."""
+        left = dict(ends)
+        while left:
+            for lane in self.consumer.lanes:
+                place = (lane.topic, lane.partition)
+                if place in left and lane.committed is not None and lane.committed >= left[place]:
+                    del left[place]
+            await asyncio.sleep(_TICK)
+
+    async def stop(self) -> None:
+        """Stop reading; let handlers end within the drain time, then ask them to; make outcomes durable; commit."""
+        self._stopping.set()
+        pipeline = self._pipeline
+        pipeline.stop(self.consumer.lanes)
+        if not await self._until(lambda: not pipeline.running(), self._pace.drain):
+            self._notice("drain_time_over", handlers=len(pipeline.running()), next="cancelling them")
+            pipeline.cancel(pipeline.running())
+            await self._until(lambda: not pipeline.running(), _FLUSH / 2)
+        await self._until(lambda: not pipeline.busy and not pipeline.open_claims, _FLUSH)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not condition():
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(0.01)
+        return True

@@ -1,0 +1,218 @@
+"""The member of a consumer group: reads lanes, and commits their watermarks.
+
+Membership is not a lock: an evicted member may go on reading what it has buffered while another reads the same. Only the
+claim in the ledger decides who runs.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
+
+from worker.kafka.bootstrap import explain_bootstrap
+from worker.kafka.places import Places
+from worker.kafka.security import client_options
+from worker.rules.lanes import Lane
+from worker.rules.record import Record
+from worker.settings import Settings
+
+Notice = Callable[..., None]
+Fetched = tuple[Lane, Sequence[Record], int]
+_NO_LIMIT_MS = 2**31 - 1
+
+
+class Owner(Protocol):
+    """Who works on the lanes."""
+
+    def lanes_assigned(self, lanes: Sequence[Lane]) -> None: ...
+    async def lanes_revoked(self, lanes: Sequence[Lane]) -> None: ...
+
+
+class Consumer:
+    """One consumer of a group, from start to stop. Commits name explicit offsets, one call at a time."""
+
+    def __init__(self, settings: Settings, topics: Sequence[str], owner: Owner, places: Places, notice: Notice) -> None:
+        self._settings = settings
+        self._topics = sorted(topics)
+        self._owner = owner
+        self._places = places
+        self._notice = notice
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._placing: asyncio.Task[None] | None = None
+        self._committing = asyncio.Lock()
+        self._errors: dict[TopicPartition, int] = {}
+        self.rebalances = 0
+        kafka = settings.kafka
+        self._consumer: Any = AIOKafkaConsumer(
+            **client_options(kafka),
+            group_id=kafka.group,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            session_timeout_ms=_ms(kafka.session_timeout),
+            heartbeat_interval_ms=_ms(kafka.heartbeat_interval),
+            rebalance_timeout_ms=_ms(settings.rebalance_timeout),
+            # Our own watchdogs look at progress; the client's would leave the group in the middle of a long drain.
+            max_poll_interval_ms=_NO_LIMIT_MS,
+            fetch_max_bytes=kafka.fetch_max_bytes,
+            max_partition_fetch_bytes=kafka.partition_fetch_bytes,
+        )
+        # Subscribed before the start and never again: a second call can kill the client's fetch task silently.
+        self._consumer.subscribe(self._topics, listener=_Listener(self))
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """What is assigned to us and has a place to start from."""
+        return list(self._lanes.values())
+
+    async def start(self) -> None:
+        async with explain_bootstrap(self._settings.kafka):
+            await self._consumer.start()
+
+    async def poll(self, lanes: Sequence[Lane], *, most: int, wait_ms: int) -> list[Fetched]:
+        """Fetch from these lanes; positions are read in the same step. An error gives nothing, and loses nothing."""
+        wanted = {tp: lane for tp, lane in self._lanes.items() if lane in lanes}
+        if not wanted:
+            return []
+        try:
+            found = await self._consumer.getmany(*wanted, timeout_ms=wait_ms, max_records=most)
+        except OffsetOutOfRangeError as error:
+            await self._out_of_range(error)
+            return []
+        except KafkaError as error:
+            self._rewind(error)
+            return []
+        fetched: list[Fetched] = []
+        for tp, lane in wanted.items():
+            # A rebalance may have come while we waited: what it took away is not ours to count.
+            if lane.revoked or self._lanes.get(tp) is not lane:
+                continue
+            position = await self._consumer.position(tp)
+            records = found.get(tp, ())
+            if records or position != lane.position:
+                fetched.append((lane, records, position))
+        return fetched
+
+    async def commit(self) -> None:
+        """Commit the watermarks that have moved; a failure is told and leaves them for the next time."""
+        async with self._committing:
+            offsets: dict[TopicPartition, int] = {}
+            for tp, lane in self._lanes.items():
+                watermark = lane.watermark.advance()
+                if not lane.revoked and lane.held is None and watermark != lane.committed:
+                    assert 0 <= watermark <= lane.position
+                    offsets[tp] = watermark
+            if not offsets:
+                return
+            lanes = {tp: self._lanes[tp] for tp in offsets}
+            try:
+                await self._consumer.commit(offsets)
+            except (CommitFailedError, IllegalStateError) as error:
+                cause = error.__cause__ or error
+                self._notice("commit_refused", why=type(cause).__name__, next="the group is being rebalanced")
+                return
+            except KafkaError as error:
+                self._notice("commit_failed", error=f"{type(error).__name__}: {error}", next="trying again")
+                return
+            for tp, lane in lanes.items():
+                lane.committed = offsets[tp]
+
+    async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
+        """Where the log of each lane ends now, as a read_committed reader sees it."""
+        wanted = {TopicPartition(lane.topic, lane.partition): lane for lane in lanes}
+        if not wanted:
+            return {}
+        timeout = self._settings.kafka.request_timeout.total_seconds()
+        ends = await asyncio.wait_for(self._consumer.end_offsets(list(wanted)), timeout)
+        return {wanted[tp]: offset for tp, offset in ends.items()}
+
+    async def stop(self) -> None:
+        """Leave the group; never hangs, whatever the broker does. Drain and commit before."""
+        if self._placing is not None:
+            self._placing.cancel()
+        deadline = self._settings.kafka.request_timeout.total_seconds() + 5
+        try:
+            await asyncio.wait_for(self._consumer.stop(), deadline)
+        except BaseException as error:
+            # With the broker away the client raises CancelledError of its own; only a cancel of ours goes on.
+            self._notice("consumer_stop_failed", error=type(error).__name__)
+            await self._consumer._client.close()
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+
+    async def revoked(self) -> None:
+        """The group takes everything away; called by the client while it waits for us."""
+        if self._placing is not None:
+            self._placing.cancel()
+            self._placing = None
+        lanes = self.lanes
+        if lanes:
+            self.rebalances += 1
+            await self._owner.lanes_revoked(lanes)
+        self._lanes = {}
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """The group gives us partitions; they are paused until each has its place."""
+        if partitions:
+            self._consumer.pause(*partitions)
+        self._errors = {}
+        self._placing = asyncio.get_running_loop().create_task(self._place(sorted(partitions)), name="placing")
+
+    async def _place(self, partitions: Sequence[TopicPartition]) -> None:
+        lanes: dict[TopicPartition, Lane] = {}
+        for tp, lane in (await self._places.find(self._consumer, partitions)).items():
+            if tp not in self._consumer.assignment():
+                return
+            self._consumer.seek(tp, lane.position)
+            if lane.held is None:
+                self._consumer.resume(tp)
+            else:
+                self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
+            lanes[tp] = lane
+        self._lanes = lanes
+        self._owner.lanes_assigned(list(lanes.values()))
+
+    async def _out_of_range(self, error: OffsetOutOfRangeError) -> None:
+        for tp in error.args[0]:
+            lane = self._lanes.get(tp)
+            if lane is not None and lane.held is None:
+                lane.held = f"offset {lane.position} is outside the log: retention overtook it, or the topic is new"
+                self._consumer.pause(tp)
+                self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
+
+    def _rewind(self, error: KafkaError) -> None:
+        """Records drained before the error are gone from the client although its position moved: go back to ours."""
+        self._notice(
+            "fetch_failed", error=f"{type(error).__name__}: {error}", next="reading again from the last record"
+        )
+        for tp, lane in self._lanes.items():
+            if not lane.revoked and tp in self._consumer.assignment():
+                self._consumer.seek(tp, lane.position)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """The client's callbacks. Nothing may escape: an exception is dropped, and a CancelledError kills the coordinator."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._owner = consumer
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        try:
+            await self._owner.revoked()
+        except BaseException as error:
+            self._owner._notice("revoke_failed", error=f"{type(error).__name__}: {error}")
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        # No await here: no heartbeat is sent while this runs, and records are delivered meanwhile.
+        try:
+            self._owner.assigned(list(assigned))
+        except BaseException as error:
+            self._owner._notice("assign_failed", error=f"{type(error).__name__}: {error}")
+
+
+def _ms(value: Any) -> int:
+    return int(value.total_seconds() * 1000)

@@ -1,0 +1,193 @@
+"""Claiming: absent -> in_progress, failed_retryable -> in_progress, and taking back claims whose answer was lost."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+from asyncpg.pgproto.pgproto import UUID
+
+from worker.errors import ServiceUnavailable
+from worker.ledger.connect import Line, Lines
+from worker.ledger.fences import Fences
+from worker.ledger.sessions import Session
+from worker.rules.claims import State
+from worker.rules.entries import Claimable, Row, Won
+from worker.rules.writes import Claimed
+
+Notice = Callable[..., None]
+
+
+class Claims:
+    """Claim statements of one process. Calls do not fail while Postgres is away: they go on until it answers."""
+
+    def __init__(
+        self,
+        lines: Lines,
+        queries: Mapping[str, str],
+        session: Session,
+        fences: Fences,
+        *,
+        crash_cap: int,
+        notice: Notice,
+    ) -> None:
+        self._lines = lines
+        self._queries = queries
+        self._session = session
+        self._fences = fences
+        self._crash_cap = crash_cap
+        self._notice = notice
+
+    async def claim(self, offers: Sequence[Claimable], *, look_first: bool = False) -> Claimed:
+        """Claim every absent key; look up the others in a second statement. Keys must be distinct.
+
+        `look_first` is cheaper when most keys are known already.
+
+        Nothing runs on a claim that is not committed. An offer whose answer was lost is made again under a new fence;
+        what the lost call may have claimed is recognised by its fence and retaken.
+        """
+        offers = sorted(offers, key=_by_id)
+        async with self._lines.take() as line:
+            attempt = 0
+            while True:
+                try:
+                    return await self._claim_once(line, offers, look_first)
+                except ServiceUnavailable as error:
+                    attempt += 1
+                    self._notice("claim_broke", error=str(error), next="offering the same keys again")
+                    await asyncio.sleep(backoff(attempt))
+
+    async def claim_again(self, offers: Sequence[Claimable]) -> dict[bytes, Won]:
+        """Claim entries that failed provably and are due; those missing from the answer must be looked up again."""
+        offers = sorted(offers, key=_by_id)
+        ids = [UUID(o.id) for o in offers]
+        arguments = (
+            ids,
+            [o.fingerprint for o in offers],
+            [o.plan.attempts_cap for o in offers],
+            [o.plan.kind for o in offers],
+            [o.plan.ttl for o in offers],
+            self._crash_cap,
+        )
+        async with self._lines.take() as line:
+            try:
+                won = await self._under_fence(line, "claim_again", *arguments)
+            except ServiceUnavailable as error:
+                # Offered again by the caller, who then meets the lost fence in the row and retakes it.
+                self._notice("claim_broke", error=str(error), next="offering the same keys again")
+                return {}
+        if len(won) < len(offers):
+            # One reason for a refusal is a row whose fence is above ours; the next try must come from a fresh block.
+            self._fences.discard()
+        return won
+
+    async def look_up(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
+        """What the rows say now."""
+        async with self._lines.take() as line:
+            attempt = 0
+            while True:
+                try:
+                    return await self._look_up(line, [UUID(i) for i in ids])
+                except ServiceUnavailable as error:
+                    attempt += 1
+                    self._notice("look_up_broke", error=str(error), next="asking again")
+                    await asyncio.sleep(backoff(attempt))
+
+    async def _claim_once(self, line: Line, offers: Sequence[Claimable], look_first: bool) -> Claimed:
+        rows: dict[bytes, Row] = {}
+        if look_first:
+            rows = await self._look_up(line, [UUID(o.id) for o in offers])
+            offers = [o for o in offers if o.id not in rows]
+        ids = [UUID(o.id) for o in offers]
+        claimed = await self._call(line, "claim", ids, *_columns(offers)) if ids else _Answer(0, [])
+        if len(claimed.found) == len(ids) and not rows:
+            return Claimed(claimed.fence)
+        plain = {row[0].bytes for row in claimed.found}
+        answer = Claimed(claimed.fence, rows, all_won=False, plain=plain)
+        rest = [i for i in ids if i.bytes not in plain]
+        if rest:
+            rows.update(await self._look_up(line, rest))
+        lost = [r for r in answer.rows.values() if r.state is State.IN_PROGRESS and r.fence in self._fences.lost]
+        if lost:
+            lost.sort(key=_by_id)
+            retaken = await self._under_fence(line, "retake", [UUID(r.id) for r in lost], [r.fence for r in lost])
+            self._notice("claim_retaken", entries=len(retaken))
+            answer.won.update(retaken)
+            for id_ in retaken:
+                del answer.rows[id_]
+        return answer
+
+    async def _under_fence(self, line: Line, name: str, ids: list[UUID], *arguments: Any) -> dict[bytes, Won]:
+        answer = await self._call(line, name, ids, *arguments)
+        return {r[0].bytes: Won(answer.fence, r[1], r[2], r[3]) for r in answer.found}
+
+    async def _call(self, line: Line, name: str, *arguments: Any) -> "_Answer":
+        """One statement under a fresh fence; a fence without an answer is remembered as lost."""
+        fences = self._fences
+        if fences.empty:
+            fences.refill(await line.fetchval(self._queries["draw_fences"]))
+        fence = fences.take()
+        fences.calling.add(fence)
+        try:
+            found = await line.fetch(self._queries[name], self._session.id, fence, *arguments)
+        except BaseException:
+            fences.lost.add(fence)
+            raise
+        finally:
+            fences.calling.discard(fence)
+        fences.opened(fence, len(found))
+        return _Answer(fence, found)
+
+    async def _look_up(self, line: Line, ids: list[UUID]) -> dict[bytes, Row]:
+        return {r[0].bytes: read_row(r) for r in await line.fetch(self._queries["look_up"], ids)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    fence: int
+    found: list[asyncpg.Record]
+
+
+def read_row(row: asyncpg.Record) -> Row:
+    completed = row["state"] == State.COMPLETED
+    return Row(
+        id=row["id"].bytes,
+        state=State(row["state"]),
+        fence=row["fence"],
+        fingerprint=row["fingerprint"],
+        format=row["format"],
+        attempts=row["attempts"],
+        crashes=row["crashes"],
+        result=Row.completed(row["result_status"], row["content_type"] or 0, row["result"], row["result_code"])
+        if completed
+        else None,
+        due_in=row["due_in"],
+        failed_at=row["failed_at"],
+        expires_at=row["expires_at"],
+    )
+
+
+def backoff(attempt: int) -> float:
+    """How long to wait after that many broken calls: quick at first, never more than a second."""
+    return min(1.0, 0.05 * 2.0 ** min(attempt, 10))
+
+
+def _by_id(offer: Claimable | Row) -> bytes:
+    return offer.id
+
+
+def _columns(offers: Sequence[Claimable]) -> tuple[list[Any], ...]:
+    plans = [o.plan for o in offers]
+    return (
+        [p.operation for p in plans],
+        [p.kind for p in plans],
+        [p.ttl for p in plans],
+        [o.topic_number for o in offers],
+        [o.partition for o in offers],
+        [o.offset for o in offers],
+        [o.fingerprint for o in offers],
+        [o.stored_tenant for o in offers],
+        [o.stored_key for o in offers],
+        [o.format for o in offers],
+    )

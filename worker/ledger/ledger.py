@@ -1,0 +1,96 @@
+"""The ledger of one process: its connections, its session, and everything it may write."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from worker.ledger.claims import Claims
+from worker.ledger.connect import HOT, Lines, connector
+from worker.ledger.feeds import Feeds
+from worker.ledger.fences import Fences
+from worker.ledger.finals import Finals
+from worker.ledger.migrate import refuse_stale_schema
+from worker.ledger.operations import register, register_topics
+from worker.ledger.parking import ParkingLot
+from worker.ledger.queries import load_queries
+from worker.ledger.sessions import Session
+from worker.ledger.settling import Settling
+from worker.ledger.transactions import Transactions
+from worker.rules.handlers import Handler
+from worker.settings import DatabaseSettings
+
+Notice = Callable[..., None]
+
+
+class PostgresLedger:
+    """Opens and closes everything that talks to Postgres. Three kinds of connections, each with planner settings of its own."""
+
+    def __init__(
+        self,
+        settings: DatabaseSettings,
+        *,
+        lease: float,
+        crash_cap: int,
+        longest_timeout: float,
+        first_probe: float,
+        notice: Notice,
+        role: str = "run",
+    ) -> None:
+        self._settings = settings
+        self.queries = load_queries(settings.schema_name)
+        queries = self.queries
+        self.fences = Fences()
+        hot = connector(settings, role=role, planner=HOT)
+        rare = connector(settings, role=f"{role} janitor")
+        # A worker stopped between its completion and its COMMIT keeps rows locked; the server gives up on it in time.
+        user = connector(settings, role=f"{role} handlers", idle_limit=max(longest_timeout, lease))
+        self._hot = Lines(hot, settings.hot_connections)
+        self._rare = Lines(rare, 2)
+        self._user = Lines(user, settings.transaction_connections)
+        self.session = Session(rare, queries, lease=lease, role=role, notice=notice)
+        self.claims = Claims(self._hot, queries, self.session, self.fences, crash_cap=crash_cap, notice=notice)
+        self.finals = Finals(self._hot, queries, self.fences, lease=lease, first_probe=first_probe, notice=notice)
+        self.parking = ParkingLot(self._rare, queries, notice)
+        self.feeds = Feeds(self._rare, queries)
+        self.settling = Settling(self._rare, queries, self.session, first_probe=first_probe, notice=notice)
+        self.transactions = Transactions(self._user, queries, self.fences)
+
+    async def open(self) -> None:
+        """Check the schema and open the session."""
+        await refuse_stale_schema(self._settings)
+        await self.session.open()
+
+    async def register(
+        self, handlers: Sequence[Handler], *, group: str, identities: Mapping[str, str]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Numbers of operations and of topics."""
+        topics = {topic for handler in handlers for topic in handler.topics}
+        async with self._rare.take() as line:
+            operations = await register(line, self.queries, handlers, group=group, identities=identities)
+            return operations, await register_topics(line, self.queries, sorted(topics))
+
+    async def release_strays(self) -> int:
+        """Release claims that a broken call committed after all, and that nobody in this process runs."""
+        async with self._rare.take() as line:
+            rows = await line.fetch(self.queries["open_fences"], self.session.id)
+            ids = {row["fence"]: row["ids"] for row in rows}
+            strays = self.fences.strays(ids)
+            for fence in strays:
+                await line.fetch(self.queries["release"], sorted(ids[fence]), [fence] * len(ids[fence]))
+            if strays:
+                await line.fetch(self.queries["forget_open_claims"], strays)
+        return len(strays)
+
+    async def ping(self) -> Any:
+        """A round trip to the primary."""
+        async with self._rare.take() as line:
+            return await line.fetchval("SELECT 1")
+
+    def line(self) -> Any:
+        """A connection for rare statements, as a context manager."""
+        return self._rare.take()
+
+    async def close(self) -> None:
+        """End the session, then close every connection."""
+        await self.session.close()
+        for lines in (self._hot, self._rare, self._user):
+            await lines.close()

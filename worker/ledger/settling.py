@@ -1,0 +1,67 @@
+"""After a death: ending lapsed sessions, and settling the claims of ended ones. Two separate steps, two transactions."""
+
+from collections.abc import Callable, Mapping
+
+from worker.errors import ServiceUnavailable
+from worker.ledger.connect import Lines
+from worker.ledger.finals import write_doubts
+from worker.ledger.sessions import Session
+from worker.rules.claims import State
+
+Notice = Callable[..., None]
+
+
+class Settling:
+    """Ends sessions and settles their claims. Harmless if two processes do it at once."""
+
+    def __init__(
+        self, lines: Lines, queries: Mapping[str, str], session: Session, *, first_probe: float, notice: Notice
+    ) -> None:
+        self._lines = lines
+        self._queries = queries
+        self._session = session
+        self._first_probe = first_probe
+        self._notice = notice
+
+    async def end_lapsed(self) -> list[int]:
+        """End sessions whose lease has lapsed, if our own has been steady for a whole lease; the ids that were ended."""
+        ended = []
+        async with self._lines.take() as line:
+            for row in await line.fetch(self._queries["lapsed_sessions"]):
+                if await line.fetchval(self._queries["end_session"], row["id"], self._session.id) is not None:
+                    ended.append(row["id"])
+                    self._notice("session_ended", session=row["id"], next="its claims are settled")
+        return ended
+
+    async def settle(self, most: int = 100) -> dict[State, int]:
+        """Settle claims of ended sessions, one claim statement's worth per transaction; counts by new state.
+
+        A row that someone keeps locked delays its own batch only: that transaction fails and is tried next time.
+        """
+        counts: dict[State, int] = {}
+        async with self._lines.take() as line:
+            claims = [(r[0], r[1]) for r in await line.fetch(self._queries["settleable_claims"], most)]
+        for fence, session in claims:
+            try:
+                settled = await self._settle_one(fence, session)
+            except ServiceUnavailable as error:
+                self._notice(
+                    "settlement_delayed", fence=fence, session=session, error=str(error), next="trying again later"
+                )
+                continue
+            for state in settled:
+                counts[state] = counts.get(state, 0) + 1
+        if counts:
+            self._notice("claims_settled", **{state.name.lower(): n for state, n in counts.items()})
+        return counts
+
+    async def _settle_one(self, fence: int, session: int) -> list[State]:
+        async with self._lines.take() as line, line.transaction() as tx:
+            taken = await tx.fetchrow(self._queries["take_open_claim"], fence, session)
+            if taken is None:
+                return []
+            rows = await tx.fetch(self._queries["settle"], sorted(taken["ids"]), fence)
+            doubtful = [(r["id"], r["operation"], fence) for r in rows if r["state"] == State.UNKNOWN]
+            await write_doubts(tx, self._queries, doubtful, lease=self._session.lease, first_probe=self._first_probe)
+            await tx.execute(self._queries["wake_parked"], [r["id"] for r in rows if r["state"] != State.UNKNOWN])
+            return [State(r["state"]) for r in rows]

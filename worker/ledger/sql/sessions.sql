@@ -1,0 +1,72 @@
+-- name: open_session
+-- $1 role  $2 host  $3 pid  $4 version  $5 lease in seconds
+INSERT INTO oncebox.sessions (role, host, pid, version, lease, lease_until)
+VALUES ($1, $2, $3, $4, $5::float8 * interval '1 second', clock_timestamp() + $5::float8 * interval '1 second')
+RETURNING id
+
+-- name: renew
+-- Extends the lease of a session that has not ended; a lapsed one succeeds, too, and is steady only from now on.
+-- No row: the session has ended for ever. $1 session
+UPDATE oncebox.sessions
+   SET lease_until = (SELECT clock_timestamp()) + lease,
+       steady_since = CASE WHEN lease_until < (SELECT clock_timestamp()) THEN (SELECT clock_timestamp()) ELSE steady_since END
+ WHERE id = $1 AND ended_at IS NULL
+RETURNING id
+
+-- name: close_session
+-- Ends the own session on a clean stop; FOR UPDATE waits for claim statements that still hold it. $1 session
+UPDATE oncebox.sessions SET ended_at = clock_timestamp()
+ WHERE id = (SELECT id FROM oncebox.sessions WHERE id = $1 AND ended_at IS NULL FOR UPDATE)
+RETURNING id
+
+-- name: lapsed_sessions
+-- Candidates for ending; the decision is end_session's.
+SELECT id FROM oncebox.sessions WHERE ended_at IS NULL AND lease_until < clock_timestamp() ORDER BY id
+
+-- name: end_session
+-- Ends a lapsed session, once and for ever, if the asking session has been steady for a whole lease.
+-- FOR UPDATE conflicts with the FOR KEY SHARE of claims; a bare UPDATE does not, and a claim could commit afterwards.
+-- $1 session to end  $2 own session
+UPDATE oncebox.sessions SET ended_at = clock_timestamp()
+ WHERE id = (SELECT s.id FROM oncebox.sessions s
+              WHERE s.id = $1 AND s.ended_at IS NULL AND s.lease_until < clock_timestamp()
+                AND EXISTS (SELECT 1 FROM oncebox.sessions me
+                             WHERE me.id = $2 AND me.ended_at IS NULL AND me.lease_until > clock_timestamp()
+                               AND me.steady_since < clock_timestamp() - me.lease)
+                FOR UPDATE OF s)
+RETURNING id
+
+-- name: carry_over
+-- Claims of an ended session that nobody has settled yet go on under the new one. $1 ended session  $2 new session
+UPDATE oncebox.open_claims SET session = $2 WHERE session = $1
+RETURNING fence
+
+-- name: settleable_claims
+-- Open claims of ended sessions, oldest first. $1 most rows
+SELECT o.fence, o.session
+  FROM oncebox.open_claims o
+ WHERE o.session IN (SELECT id FROM oncebox.sessions WHERE ended_at IS NOT NULL)
+ ORDER BY o.fence LIMIT $1
+
+-- name: take_open_claim
+-- First step of settling: whoever deletes the row settles its entries. No row: carried over, or settled already.
+-- $1 fence  $2 session
+DELETE FROM oncebox.open_claims WHERE fence = $1 AND session = $2
+RETURNING ids
+
+-- name: settle
+-- in_progress -> unknown (external) or failed_retryable (transactional, repeatable; due now); crashes + 1.
+-- $1 ids (sorted)  $2 fence
+UPDATE oncebox.entries e
+   SET state = CASE WHEN e.kind = 1 THEN 4 ELSE 3 END,
+       crashes = e.crashes + 1,
+       due_at = CASE WHEN e.kind = 1 THEN NULL ELSE u.now END,
+       failed_at = coalesce(e.failed_at, u.now), error = 'the worker died'
+  FROM (SELECT x.id, $2::bigint AS fence, 1::smallint AS state, clock_timestamp() AS now
+          FROM unnest($1::uuid[]) x(id) OFFSET 0) u
+ WHERE e.id = u.id AND e.fence = u.fence AND e.state = u.state
+RETURNING e.id, e.kind, e.operation, e.state
+
+-- name: session_alive
+-- $1 session
+SELECT ended_at IS NULL FROM oncebox.sessions WHERE id = $1

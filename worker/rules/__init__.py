@@ -1,0 +1,1 @@
+"""Rules without I/O and without a clock of their own. Nothing here imports another room."""

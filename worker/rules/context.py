@@ -1,0 +1,158 @@
+"""What a handler is handed: its context, its effect block, its transaction; and the verdicts of reconcilers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType, TracebackType
+from typing import Any, Protocol, Self
+
+from worker.errors import NotExecuted
+from worker.rules.claims import Blocks
+from worker.rules.durations import duration
+from worker.rules.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a record stands in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}@{self.offset}"
+
+
+class Context:
+    """What a handler or reconciler may know about its message; made only for those that ask for it."""
+
+    __slots__ = (
+        "_effect_key",
+        "_log",
+        "attempt",
+        "fence",
+        "key",
+        "operation",
+        "out_of_order",
+        "record",
+        "resources",
+        "scope",
+        "tenant",
+    )
+
+    def __init__(self, **known: Any) -> None:
+        self.key: str = known["key"]
+        self.scope: str = known["scope"]
+        self.operation: str = known["operation"]
+        self.tenant: str | None = known["tenant"]
+        self.attempt: int = known["attempt"]
+        self.fence: int = known["fence"]
+        self.out_of_order: bool = known["out_of_order"]
+        self.record: Record = known["record"]
+        self.resources: Any = known["resources"]
+        self._effect_key: Callable[[str], str] = known["effect_key"]
+        self._log: Callable[[], Any] = known["log"]
+
+    def effect_key(self, name: str = "") -> str:
+        """The token for other systems: the same for every attempt and for the reconciler, at most 64 characters."""
+        return self._effect_key(name)
+
+    @property
+    def headers(self) -> Mapping[str, bytes | None]:
+        """The record's headers; of a repeated name the last one."""
+        return MappingProxyType(dict(self.record.headers))
+
+    @property
+    def source(self) -> Source:
+        return Source(self.record.topic, self.record.partition, self.record.offset)
+
+    @property
+    def trace(self) -> Mapping[str, str]:
+        """The W3C trace context the record carries, ready to be passed on."""
+        return {
+            name.lower(): value.decode("ascii", "replace")
+            for name, value in self.record.headers
+            if value is not None and name.lower() in ("traceparent", "tracestate")
+        }
+
+    @property
+    def log(self) -> Any:
+        """A logger that already names the message."""
+        return self._log()
+
+
+class Effect:
+    """The block in which a handler calls someone else's system; from its start on, an error leaves the entry in doubt.
+
+    Entering is refused with `NotExecuted` when the worker's lease is no longer safe: another worker may soon decide
+    about this entry, so nothing may begin.
+    """
+
+    __slots__ = ("_blocks", "_may_start", "_proofs", "refused")
+
+    def __init__(self, blocks: Blocks, proofs: tuple[type[BaseException], ...], may_start: Callable[[], bool]) -> None:
+        self._blocks = blocks
+        self._proofs = proofs
+        self._may_start = may_start
+        self.refused = False
+
+    async def __aenter__(self) -> Self:
+        if not self._may_start():
+            self.refused = True
+            raise NotExecuted("the worker's lease is not safe: nothing may begin")
+        self._blocks.entered += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, self._proofs):
+            self._blocks.proven += 1
+
+
+class Transaction(Protocol):
+    """The Postgres transaction that commits together with the completion; all queries of a transactional handler."""
+
+    async def execute(self, query: str, *arguments: Any) -> str: ...
+    async def executemany(self, query: str, arguments: Sequence[Sequence[Any]]) -> None: ...
+    async def fetch(self, query: str, *arguments: Any) -> list[Any]: ...
+    async def fetchrow(self, query: str, *arguments: Any) -> Any: ...
+    async def fetchval(self, query: str, *arguments: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reconciler found out about an entry in doubt."""
+
+    word: str
+    result: Any = None
+
+    @classmethod
+    def executed(cls, result: Any = None) -> "Verdict":
+        """The effect happened, with this result; believed at once."""
+        return cls("executed", result)
+
+    @classmethod
+    def not_executed(cls) -> "Verdict":
+        """The effect did not happen and cannot happen any more; believed after the quiet time."""
+        return cls("not_executed")
+
+    @classmethod
+    def unknown(cls) -> "Verdict":
+        """Nobody can say yet: ask again later."""
+        return cls("unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """How often a reconciler is asked, and for how long."""
+
+    first: timedelta | str | float = timedelta(seconds=10)
+    most: timedelta | str | float = timedelta(minutes=10)
+    until: timedelta | str | float = timedelta(hours=24)
+    per_second: float = field(default=10.0)
+
+    def __post_init__(self) -> None:
+        for name in ("first", "most", "until"):
+            object.__setattr__(self, name, duration(getattr(self, name)))
