@@ -42,13 +42,19 @@ def run(settings: Settings, registry: Registry, *, until_idle: bool = False) -> 
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(_run(settings, registry, until_idle))
-    return uvloop.run(_run(settings, registry, until_idle))
+        return asyncio.run(_until_signalled(settings, registry, until_idle))
+    return uvloop.run(_until_signalled(settings, registry, until_idle))
 
 
-async def _run(settings: Settings, registry: Registry, until_idle: bool) -> int:
+async def _until_signalled(settings: Settings, registry: Registry, until_idle: bool) -> int:
     stop = asyncio.Event()
     _listen(stop)
+    await serve(settings, registry, stop=stop, until_idle=until_idle)
+    return 0
+
+
+async def serve(settings: Settings, registry: Registry, *, stop: asyncio.Event, until_idle: bool = False) -> None:
+    """Run one worker in this event loop until `stop` is set, or the backlog is done; raises what killed it."""
     handlers = effective_handlers(settings, registry)
     await refuse_missing_topics(settings, handlers)
     secrets = scope_secrets(settings, handlers)
@@ -68,7 +74,7 @@ async def _run(settings: Settings, registry: Registry, until_idle: bool) -> int:
         operations, topics = await ledger.register(handlers, group=settings.kafka.group, identities=identities)
         routes = [prepare(h, operations[h.name], topics, secrets) for h in handlers]
         resources = await closing.enter_async_context(shared_resources(registry))
-        return await _work(settings, ledger, routes, resources, stop=stop, until_idle=until_idle)
+        await _work(settings, ledger, routes, resources, stop=stop, until_idle=until_idle)
 
 
 async def _work(
@@ -79,7 +85,7 @@ async def _work(
     *,
     stop: asyncio.Event,
     until_idle: bool,
-) -> int:
+) -> None:
     engine, kafka = settings.engine, settings.kafka
     tasks = Tasks()
     publisher = Publisher(kafka, notice)
@@ -147,7 +153,6 @@ async def _work(
     for (topic, operation, outcome), count in sorted(pipeline.outcomes.items()):
         notice("records_finished", topic=topic, operation=operation, outcome=outcome.value, count=count)
     notice("worker_stopped")
-    return 0
 
 
 async def _until_over(worker: Worker, consumer: Consumer, tasks: Tasks, stop: asyncio.Event, until_idle: bool) -> None:
@@ -166,8 +171,7 @@ async def _until_over(worker: Worker, consumer: Consumer, tasks: Tasks, stop: as
 
 
 async def _idle(worker: Worker, consumer: Consumer) -> None:
-    while not consumer.lanes:
-        await asyncio.sleep(0.05)
+    await worker.assigned.wait()
     ends = await consumer.end_offsets(consumer.lanes)
     await worker.reach({(lane.topic, lane.partition): end for lane, end in ends.items()})
 

@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import eventually_sync
 from worker.stack import record
 from worker.stack.detached import Detached
-from worker.stack.process import born
+from worker.stack.process import born, family
 
 ONCEBOX = [sys.executable, "-c", "from worker.cli import main; main()"]
 
@@ -68,6 +68,17 @@ def test_a_killed_supervisor_takes_its_servers_along(place: dict[str, str]) -> N
     eventually_sync(lambda: not any(one.alive for one in running.processes), 15, "servers gone")
     assert json.loads(_oncebox("status", place, "--json").stdout)["running"] is False
     assert _oncebox("up", place, "--fresh").returncode == 0
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_up_leaves_no_supervisor_and_no_server(place: dict[str, str], sign: signal.Signals) -> None:
+    up = subprocess.Popen([*ONCEBOX, "stack", "up"], env=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    eventually_sync(lambda: len(family(up.pid)) > 2, 15, "a supervisor with a child")
+    begun = family(up.pid)
+    up.send_signal(sign)
+    up.communicate(timeout=30)
+    eventually_sync(lambda: not any(born(pid) == birth for pid, birth in begun.items()), 20, "everything gone")
+    assert Detached(place).find() is None
 
 
 def test_down_never_ends_a_stranger_that_got_the_pid(place: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker.stack import Stack, start
+from worker.stack import Stack, ports, start
 
 ONCE = Retry(NoBackoff(), 0)
 ELSEWHERE = ("DATABASE_URL", "REDIS_URL")
@@ -88,6 +89,14 @@ def test_redis_comes_back_on_its_port(stores: Stack) -> None:
     stores.server("redis").start()
     with redis.Redis.from_url(_url(stores, "redis"), retry=ONCE) as client:
         assert client.ping()
+
+
+def test_a_port_that_a_stranger_took_in_between_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        taken = stranger.getsockname()[1]
+        monkeypatch.setattr(ports, "remembered", lambda _: taken)
+        with start(["postgres", "redis"], say=lambda _: None, environment=_environment()) as stack:
+            assert str(taken) not in _url(stack, "postgres") + _url(stack, "redis")
 
 
 async def test_kept_data_is_there_at_the_next_start(tmp_path: Path) -> None:

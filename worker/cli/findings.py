@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from worker.errors import ConfigError, OnceboxError
 from worker.rules.durations import format_duration
 from worker.settings import Settings
+from worker.settings.model import variable_form
 
 if TYPE_CHECKING:
     from worker.rules.registry import Registry
@@ -61,7 +62,7 @@ async def _handlers(settings: Settings, registry: "Registry | None") -> list[Fin
             raise ConfigError(
                 f"the scope {scope!r} keeps its keys private and has no secret",
                 setting=f"scopes.{scope}.secret",
-                advice=f"set ONCEBOX_SCOPE_{scope.upper()}_SECRET_FILE to a file with 16 characters or more",
+                advice=f"set ONCEBOX_SCOPE_{variable_form(scope)}_SECRET_FILE to a file with 16 characters or more",
             )
     names = ", ".join(sorted(handler.operation for handler in registry.handlers))
     return [Finding("handlers", "ok", names)]

@@ -157,7 +157,7 @@ class Claimer:
             item.stage = Stage.WAITING
             self._behind.setdefault(item.id, []).append(item)
             if item.first and not holder.first and holder.stage is Stage.CLAIMED:
-                # The holder waits for its strand, and that strand may wait for this item: give way, or both stand still.
+                # The holder waits for its strand, which may wait for this item: it gives way, or both stand still.
                 self._owner.give_back(holder)
         self.open += len(batch)
         return batch

@@ -22,7 +22,7 @@ class Letters:
         self._prefix = prefix
 
     def dead_letter(self, item: Item, reason: Reason, detail: str, row: Row | None = None) -> Outgoing:
-        """The original key, value and headers, and why it is here. The original timestamp is a header, never the record's."""
+        """The original key, value and headers, and why it is here; the original timestamp becomes a header."""
         record = item.record
         headers: Headers = [*record.headers, *self._errors(record, item, detail)]
         route = getattr(item, "route", None)

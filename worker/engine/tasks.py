@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Tasks:
-    """Tasks that live as long as the work they do; the first one that dies of an unforeseen error is told to the owner."""
+    """Tasks as long-lived as their work; the first one that dies of an unforeseen error is told to the owner."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -48,12 +48,14 @@ class Worker:
         self._beat = beat
         self._notice = notice
         self._stopping = asyncio.Event()
+        self.assigned = asyncio.Event()
         self.consumer: Consumer
 
     def lanes_assigned(self, lanes: Sequence[Lane]) -> None:
         """New lanes have their places: read them."""
         self._notice("partitions_assigned", partitions=[str(lane) for lane in lanes])
         self._pipeline.room.set()
+        self.assigned.set()
 
     async def lanes_revoked(self, lanes: Sequence[Lane]) -> None:
         """Stop starting at once, give handlers a bounded time, make outcomes durable, commit.

@@ -1,7 +1,7 @@
 """The member of a consumer group: reads lanes, and commits their watermarks.
 
-Membership is not a lock: an evicted member may go on reading what it has buffered while another reads the same. Only the
-claim in the ledger decides who runs.
+Membership is not a lock: an evicted member may go on reading what it has buffered while another reads the same.
+Only the claim in the ledger decides who runs.
 """
 
 import asyncio
@@ -195,7 +195,7 @@ class Consumer:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """The client's callbacks. Nothing may escape: an exception is dropped, and a CancelledError kills the coordinator."""
+    """The client's callbacks. Nothing may escape: a CancelledError would kill the coordinator."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._owner = consumer

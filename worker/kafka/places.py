@@ -65,7 +65,7 @@ class Places:
     async def _fresh(
         self, consumer: Any, partitions: Sequence[TopicPartition], begins: Any, ends: Any
     ) -> dict[TopicPartition, Lane]:
-        """Partitions nobody of the group has read: where the first worker decided, and committed before they are read."""
+        """Partitions nobody of the group has read: at the first worker's decision, committed before they are read."""
         lanes: dict[TopicPartition, Lane] = {}
         for topic in sorted({tp.topic for tp in partitions}):
             mine = [tp for tp in partitions if tp.topic == topic]

@@ -83,7 +83,7 @@ class Publisher:
             return self._producer
 
     async def _learn_limits(self, topics: set[str]) -> None:
-        """An unknown topic would hold its sender for a whole request timeout: asked about once, in all other calls known."""
+        """An unknown topic would hold its sender for a whole request timeout, so topics are asked about first."""
         unknown = topics - self._limits.keys()
         if not unknown:
             return

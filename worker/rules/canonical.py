@@ -21,7 +21,8 @@ _BEHIND_SURROGATES: Final = "\ue000"
 _BELOW_SURROGATES: Final = bytes(range(0xEE))
 _ASTRAL: Final = 0xF0
 
-# Every byte of orjson's text as the part it plays at the end of a float it printed in its own way.
+# Every byte of orjson's text as the part it plays at the end of a float it printed in its own way. Before an exponent,
+# which orjson always signs, no float ends with a zero.
 _SHAPE: Final = bytes(
     ord("0") if byte == ord("0")
     else ord("1") if byte in b"123456789"
@@ -48,7 +49,7 @@ def exact_canonical(value: Any) -> bytes:
     try:
         text = orjson.dumps(value, option=_SORTED)
         shape = text.translate(_SHAPE)
-        if b".0," in shape or b"1e-" in shape or b"0e-" in shape:
+        if b".0," in shape or b"1e-" in shape:
             text = orjson.dumps(_reprinted(value), option=_SORTED)
     except (orjson.JSONEncodeError, RecursionError):
         return _write(value, exact_text)
@@ -68,6 +69,8 @@ def _reprinted(item: Any) -> Any:
         return {name: _reprinted(below) if type(below) in _REPRINTED else below for name, below in item.items()}
     if kind is list:
         return [_reprinted(below) if type(below) in _REPRINTED else below for below in item]
+    if kind is not float:
+        return item
     if item.is_integer():
         return int(item) if -1e15 < item < 1e15 else orjson.Fragment(exact_text(item))
     return orjson.Fragment(exact_text(item)) if -1e-4 < item < 1e-4 else item

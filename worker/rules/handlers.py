@@ -112,7 +112,7 @@ def read_signature(function: Callable[..., Any], kind: Kind) -> dict[str, Any]:
     if kind is Kind.TRANSACTIONAL and Transaction not in injected:
         raise RegistrationError(
             f"{name} is transactional but takes no Transaction",
-            advice="what it writes elsewhere would not commit with the completion: add a parameter `transaction: Transaction`",
+            advice="what it writes elsewhere does not commit with the completion: add `transaction: Transaction`",
         )
     is_async = inspect.iscoroutinefunction(function)
     if not is_async and (kind is Kind.TRANSACTIONAL or Effect in injected):

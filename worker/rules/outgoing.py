@@ -15,5 +15,5 @@ class Outgoing:
     partition: int | None = None
 
 
-class TooLarge(Exception):  # noqa: N818 - an answer about one record
+class TooLarge(Exception):
     """The topic's limit refuses the record as it is; no repetition helps."""

@@ -21,7 +21,7 @@ Reason = Literal[
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 
-class Refused(Exception):  # noqa: N818 - an answer about a record, not an error of ours
+class Refused(Exception):
     """A record is refused before any claim; it leaves no entry.
 
     `detail` is written to logs and dead letters: it names places, sizes and positions, never a key or a payload.

@@ -50,7 +50,7 @@ class Registry:
         self.lifespans.append(function)
         return function
 
-    def handler(  # noqa: PLR0913 - the public face of the product; every name is fixed by its documentation
+    def handler(
         self,
         topic: str | Iterable[str],
         *,
@@ -121,9 +121,10 @@ def _make(registry: Registry, function: Callable[..., Any], declared: Mapping[st
         raise RegistrationError(f"{name}: {topic!r} names no topic")
     scope = registry.scopes.get(declared["scope"])
     if scope is None:
+        wanted = declared["scope"]
         raise RegistrationError(
-            f"{name}: there is no scope {declared['scope']!r}",
-            advice=f'known are {", ".join(sorted(registry.scopes))}; define one: registry.add(Scope("{declared["scope"]}", ttl="7d"))',
+            f"{name}: there is no scope {wanted!r}; known are {', '.join(sorted(registry.scopes))}",
+            advice=f'define it above the handler: registry.add(Scope("{wanted}", ttl="7d"))',
         )
     if declared["kind"] not in _KINDS:
         raise RegistrationError(f"{name}: kind={declared['kind']!r}", advice=f"choose one of {', '.join(_KINDS)}")

@@ -12,7 +12,7 @@ Place = tuple[bytes, str, int, int]
 
 @dataclass(slots=True)
 class Claimed:
-    """The answer to one offer: every id is won or has a row; one with neither was pruned just now, or the session ended."""
+    """The answer to one offer: each id is won or has a row; one with neither was pruned, or the session ended."""
 
     fence: int
     rows: dict[bytes, Row] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class MockCluster:
         calls.rd_kafka_mock_group_initial_rebalance_delay_ms.argtypes = [ctypes.c_void_p, ctypes.c_int32]
         self._calls = calls
         reason = ctypes.create_string_buffer(512)
-        handle = calls.rd_kafka_new(_PRODUCER, calls_conf(calls), reason, len(reason))
+        handle = calls.rd_kafka_new(_PRODUCER, calls.rd_kafka_conf_new(), reason, len(reason))
         if not handle:
             raise ConfigError(f"librdkafka refused to start: {reason.value.decode()}")
         self._cluster = calls.rd_kafka_mock_cluster_new(handle, 1)
@@ -62,7 +62,3 @@ class MockCluster:
     def create_topic(self, name: str, partitions: int) -> int:
         """Kafka's error code; 36 when the topic exists."""
         return int(self._calls.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1))
-
-
-def calls_conf(calls: ctypes.CDLL) -> ctypes.c_void_p:
-    return ctypes.c_void_p(calls.rd_kafka_conf_new())

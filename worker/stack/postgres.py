@@ -103,10 +103,10 @@ async def _select_one(url: str) -> None:
     import asyncpg
 
     try:
-        connection = await asyncpg.connect(url, timeout=5)
+        connection = await asyncpg.connect(url, timeout=2)
         try:
             await connection.fetchval("SELECT 1")
         finally:
-            await connection.close(timeout=5)
+            await connection.close(timeout=2)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise NotReady(str(error) or type(error).__name__) from error

@@ -72,7 +72,7 @@ class Redis:
         from redis.retry import Retry
 
         try:
-            with redis.Redis.from_url(self.url, retry=Retry(NoBackoff(), 0), socket_timeout=2) as client:
+            with redis.Redis.from_url(self.url, retry=Retry(NoBackoff(), 0), socket_timeout=1) as client:
                 client.ping()
         except redis.RedisError as error:
             raise NotReady(str(error)) from error

@@ -15,7 +15,7 @@ _READY_SECONDS = 60
 _STOP_SECONDS = 20
 
 
-class NotReady(Exception):  # noqa: N818
+class NotReady(Exception):
     """A probe's answer while the server is still coming up; its text says what is missing."""
 
 

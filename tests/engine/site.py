@@ -1,0 +1,190 @@
+"""A site: one test's topics, group and schema, workers on it, and what its ledger says."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from confluent_kafka import Consumer as Reader
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.stack import client
+from tests.stack.client import Sent
+from tests.waiting import eventually
+from worker.app import serve
+from worker.ledger.migrate import migrate
+from worker.rules.registry import Registry
+from worker.settings import Settings, load_settings
+
+REPO = Path(__file__).parents[2]
+QUICK = {
+    "ONCEBOX_LEASE": "3s",
+    "ONCEBOX_SESSION_TIMEOUT": "2s",
+    "ONCEBOX_HEARTBEAT_INTERVAL": "200ms",
+    "ONCEBOX_SETTLE_EVERY": "500ms",
+    "ONCEBOX_DRAIN": "5s",
+    "ONCEBOX_LOG_LEVEL": "info",
+    "ONCEBOX_LOG_FORMAT": "json",
+}
+
+
+@dataclass
+class Site:
+    """Everything one test needs to run workers and to look behind them."""
+
+    bootstrap: str
+    database_url: str
+    schema: str
+    group: str
+    folder: Path
+    extra: dict[str, str] = field(default_factory=dict)
+    processes: list["Process"] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **QUICK,
+            "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap,
+            "DATABASE_URL": self.database_url,
+            "ONCEBOX_SCHEMA": self.schema,
+            "ONCEBOX_GROUP": self.group,
+            "SITE_FOLDER": str(self.folder),
+            **self.extra,
+        }
+
+    def settings(self, **changes: str) -> Settings:
+        return load_settings(environ={**self.environment, **changes})
+
+    async def migrate(self) -> None:
+        await migrate(self.settings().database)
+
+    @contextlib.asynccontextmanager
+    async def worker(self, registry: Registry, **changes: str) -> AsyncIterator[asyncio.Task[None]]:
+        """A worker in this process; what killed it is raised at the end."""
+        stop = asyncio.Event()
+        task = asyncio.create_task(serve(self.settings(**changes), registry, stop=stop))
+        try:
+            yield task
+        finally:
+            stop.set()
+            await asyncio.wait_for(task, 30)
+
+    async def run(self, registry: Registry, **changes: str) -> None:
+        """A worker in this process until everything that is there now is finished."""
+        await asyncio.wait_for(serve(self.settings(**changes), registry, stop=asyncio.Event(), until_idle=True), 60)
+
+    def spawn(self, *words: str, **environment: str) -> "Process":
+        """A worker in a process of its own: tests/engine/victim.py with these words."""
+        number = len(self.processes)
+        log = (self.folder / f"worker-{number}.log").open("wb")
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "tests.engine.victim", *words],
+            cwd=REPO,
+            env={**os.environ, **self.environment, **environment},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        process = Process(popen, Path(log.name))
+        self.processes.append(process)
+        return process
+
+    def produce(self, topic: str, records: Sequence[Sent | bytes]) -> list[tuple[int, int]]:
+        return client.produce(self.bootstrap, topic, records)
+
+    async def fetch(self, query: str, *arguments: Any) -> list[Any]:
+        """A query on the site's schema; `oncebox.` stands for it."""
+        connection = await asyncpg.connect(self.database_url)
+        try:
+            return list(await connection.fetch(query.replace("oncebox.", f'"{self.schema}".'), *arguments))
+        finally:
+            await connection.close()
+
+    async def states(self) -> dict[str, str]:
+        rows = await self.fetch("SELECT key, state FROM oncebox.readable_entries")
+        return {row["key"]: row["state"] for row in rows}
+
+    async def lag(self, *topics: str) -> int:
+        return await asyncio.to_thread(self._lag, topics)
+
+    def _lag(self, topics: Sequence[str]) -> int:
+        reader = Reader({"bootstrap.servers": self.bootstrap, "group.id": "lag", "isolation.level": "read_committed"})
+        try:
+            known = reader.list_topics(timeout=10).topics
+            places = [TopicPartition(t, p) for t in topics for p in known[t].partitions]
+            ends = {(p.topic, p.partition): reader.get_watermark_offsets(p, timeout=10)[1] for p in places}
+        finally:
+            reader.close()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        asked = ConsumerGroupTopicPartitions(self.group, places)
+        found = admin.list_consumer_group_offsets([asked])[self.group].result(10).topic_partitions
+        return sum(ends[p.topic, p.partition] - max(p.offset, 0) for p in found)
+
+    async def drained(self, *topics: str, within: float = 60) -> None:
+        """Wait until the group has committed everything these topics hold."""
+
+        async def nothing_left() -> bool:
+            for process in self.processes:
+                assert process.popen.poll() in (None, 0, -signal.SIGKILL), process.tail()
+            return await self.lag(*topics) == 0
+
+        await eventually(nothing_left, within, f"lag of {topics} did not reach 0\n{self.tails()}", every=0.2)
+
+    async def quiet(self, within: float = 30) -> None:
+        """Wait until no entry is in progress or waits for a retry."""
+
+        async def settled() -> bool:
+            rows = await self.fetch("SELECT count(*) FROM oncebox.entries WHERE state IN (1, 3)")
+            return int(rows[0][0]) == 0
+
+        await eventually(settled, within, f"entries stay in progress\n{self.tails()}", every=0.2)
+
+    def tails(self) -> str:
+        return "\n".join(process.tail() for process in self.processes)
+
+    def witness(self) -> list[dict[str, Any]]:
+        """What handlers wrote down about themselves, in order."""
+        file = self.folder / "witness"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.end()
+
+
+@dataclass
+class Process:
+    """A worker process that a test started."""
+
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    def signal(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    async def ended(self, within: float = 30) -> int:
+        await eventually(lambda: self.popen.poll() is not None, within, f"still running\n{self.tail()}", every=0.05)
+        return int(self.popen.returncode)
+
+    async def says(self, event: str, within: float = 30) -> None:
+        """Wait for a log line with this event."""
+        await eventually(
+            lambda: f'"event": "{event}"' in self.log.read_text(), within, f"no {event}\n{self.tail()}", every=0.05
+        )
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+
+    def end(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.send_signal(signal.SIGCONT)
+            self.popen.kill()
+            self.popen.wait(10)

@@ -1,0 +1,25 @@
+"""The witness: an append-only file outside the system under test, written through before the handler goes on."""
+
+import json
+import os
+from pathlib import Path
+
+
+def testify(what: str, key: str, **more: object) -> None:
+    """Append one line, durably; single writes with O_APPEND do not interleave."""
+    line = json.dumps({"what": what, "key": key, "pid": os.getpid(), **more}) + "\n"
+    file = os.open(Path(os.environ["SITE_FOLDER"]) / "witness", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line.encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def once(name: str) -> bool:
+    """True for the first caller of all processes, ever."""
+    try:
+        os.close(os.open(Path(os.environ["SITE_FOLDER"]) / f"once-{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
