@@ -21,7 +21,7 @@ from worker.engine.ports import Ledger
 from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.tasks import Tasks
 from worker.engine.worker import Pace, Worker
-from worker.errors import ConfigError
+from worker.errors import ConfigError, OnceboxError, ServiceUnavailable
 from worker.kafka.consumer import Consumer
 from worker.kafka.places import Places
 from worker.kafka.publisher import Publisher
@@ -114,8 +114,9 @@ async def _work(
     )
     pace = Pace(2 * engine.in_flight, engine.in_flight_bytes, kafka.fetch_records, engine.drain.total_seconds())
     worker = Worker(pipeline, pace, beat=ledger.session.beat, notice=notice)
-    places = Places(group=kafka.group, start=kafka.start, feeds=ledger.feeds, notice=notice)
     topics = {topic for route in routes for topic in route.handler.topics}
+    ttls = {t: {r.plan.ttl for r in routes if t in r.handler.topics} for t in topics}
+    places = Places(group=kafka.group, start=kafka.start, ttls=ttls, feeds=ledger.feeds, notice=notice)
     consumer = Consumer(settings, sorted(topics), worker, places, notice)
     worker.consumer = consumer
     janitor = Janitor(
@@ -138,7 +139,10 @@ async def _work(
         reading = tasks.spawn(worker.read(), "read")
         tasks.spawn(worker.commit(), "commit")
         tasks.spawn(janitor.run(), "janitor")
+        every = engine.sample_every.total_seconds()
+        tasks.spawn(worker.sample(ledger.feeds, kafka.group, ttls, every), "sample")
         notice("worker_started", group=kafka.group, session=ledger.session.id, topics=sorted(topics))
+        tasks.spawn(_watch(pipeline, consumer, engine.overdue_limit), "watchdog")
         await _until_over(worker, consumer, tasks, stop, until_idle)
         notice("worker_stopping", next=f"handlers have {engine.drain.total_seconds():g} s to end")
         await worker.stop()
@@ -170,9 +174,24 @@ async def _until_over(worker: Worker, consumer: Consumer, tasks: Tasks, stop: as
                 future.cancel()
 
 
+async def _watch(pipeline: Pipeline, consumer: Consumer, overdue_limit: int) -> None:
+    """Watch progress, not liveness; raises, and so restarts the worker, when it cannot go on by itself."""
+    while True:
+        await asyncio.sleep(1.0)
+        if not consumer.reading:
+            raise OnceboxError("the Kafka client's fetch task died while everything else looked alive: restarting")
+        if pipeline.overdue > overdue_limit:
+            raise OnceboxError(f"{pipeline.overdue} handlers ignore their timeout: restarting")
+
+
 async def _idle(worker: Worker, consumer: Consumer) -> None:
     await worker.assigned.wait()
-    ends = await consumer.end_offsets(consumer.lanes)
+    while True:
+        try:
+            ends = await consumer.end_offsets(consumer.lanes)
+            break
+        except ServiceUnavailable as error:
+            notice("end_offsets_unknown", error=str(error), next="asking again")
     await worker.reach({(lane.topic, lane.partition): end for lane, end in ends.items()})
 
 

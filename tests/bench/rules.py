@@ -38,6 +38,7 @@ PAYLOADS = {
     "and doubles of 17 digits": order(ratios=[CHANCE.random() for _ in range(8)]),
     "and integers of 19 digits": order(ids=[CHANCE.randrange(2**62, 2**63) for _ in range(8)]),
     "and an integer beyond 64 bits": order(amount=2**70),
+    "and a decimal beyond a double": order(amount=0.0).replace(b'"amount": 0.0', b'"amount": 0.10000000000000001'),
     "and emoji": order(words=["\N{FIRE}\ufe0f", "\N{GRINNING FACE}"]),
 }
 

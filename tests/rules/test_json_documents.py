@@ -57,6 +57,15 @@ def test_a_number_is_a_decimal_only_where_a_double_would_lose_digits(token: byte
         assert type(value) is type(expected)
 
 
+@pytest.mark.parametrize("before", [b"", b"[", b"[1,", b"[ ", b"[\t", b"[\r", b"[\n", b'{"a":', b"[-1,\r", b'["\\"",'])
+@pytest.mark.parametrize("token", [b"18446744073709551617", b"-9223372036854775809", b"9007.199254740993", b"1e-400"])
+def test_a_number_is_found_behind_everything_that_may_stand_before_it(before: bytes, token: bytes) -> None:
+    after = {b"": b"", b"{": b"}"}.get(before[:1], b"]")
+    value = Document(before + token + after).json
+    number = value if not before else value["a"] if isinstance(value, dict) else value[-1]
+    assert number == Decimal(token.decode())
+
+
 def test_strings_are_never_taken_for_numbers() -> None:
     text = b'{"n1E400":"n1E400","a":"1E400","b":1E400,"s":"s1","n":["n2", "\\"n3", "\\\\"]}'
     assert Document(text).json == {

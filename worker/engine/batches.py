@@ -35,7 +35,6 @@ class Batches(Generic[T]):
         self._ready: deque[T] = deque()
         self._under_way = 0
         self._scheduled = False
-        self._idle: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
         return len(self._ready) + self._under_way
@@ -55,13 +54,6 @@ class Batches(Generic[T]):
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._pump)
 
-    async def idle(self) -> None:
-        """Wait until nothing is ready or under way."""
-        if self._ready or self._under_way:
-            waiter = asyncio.get_running_loop().create_future()
-            self._idle.append(waiter)
-            await waiter
-
     def _pump(self) -> None:
         self._scheduled = False
         while self._ready and self._under_way < self._calls:
@@ -79,8 +71,3 @@ class Batches(Generic[T]):
         finally:
             self._under_way -= 1
             self.kick()
-            if not self._ready and not self._under_way:
-                for waiter in self._idle:
-                    if not waiter.done():
-                        waiter.set_result(None)
-                self._idle.clear()

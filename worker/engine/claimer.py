@@ -17,8 +17,9 @@ from worker.rules.reasons import Reason
 class Owner(Protocol):
     """Who moves items on that have won or ended."""
 
-    stopping: bool
-
+    @property
+    def closed(self) -> bool: ...
+    def holds(self, item: Item) -> bool: ...
     def won(self, item: Item) -> None: ...
     def end(self, item: Item) -> None: ...
     def give_back(self, item: Item) -> None: ...
@@ -54,17 +55,41 @@ class Claimer:
         self.open = 0
         self._offers: Batches[Item] = Batches("claim", self._claim, tasks, size=batch, calls=calls, room=self._room)
         self._again: Batches[Item] = Batches("claim again", self._claim_again, tasks, size=batch, calls=1)
+        self._seen_before: Batches[Item] = Batches("seen before", self._look_back, tasks, size=batch, calls=1)
         self.waiting = Waiting(claims, self.judge, self._too_long, hold=hold)
         tasks.spawn(self.waiting.watch(clock), "waiting")
 
     def offer(self, items: Iterable[Item]) -> None:
         self._offers.extend(items)
 
+    def look_back(self, items: Iterable[Item]) -> list[Item]:
+        """Look up, before claiming, items whose position was finished longer ago than their entry is kept."""
+        fresh = []
+        for item in items:
+            if item.lane is not None and item.lane.may_be_forgotten(item.offset, item.plan.ttl):
+                self._seen_before.add(item)
+            else:
+                fresh.append(item)
+        return fresh
+
+    def offer_one(self, item: Item) -> None:
+        item.stage = Stage.OFFERED
+        self._offers.add(item)
+
+    def reopen(self) -> None:
+        """What could not be claimed for a while may be claimed again."""
+        self._offers.kick()
+
+    def unstarted(self) -> list[Item]:
+        """Items that hold a claim and have not started."""
+        return [item for item in self._holders.values() if item.stage is Stage.CLAIMED]
+
     def judge_again(self, item: Item) -> None:
         """Offer the item once more: the row decides what it is now."""
         if not item.revoked:
             item.stage = Stage.OFFERED
-            self._offers.add(item)
+            if not self._owner.holds(item):
+                self._offers.add(item)
 
     def over(self, item: Item, *, again: bool = False) -> None:
         """The item's claim has ended; with `again` it is judged by the row, as are those that waited for it here."""
@@ -111,7 +136,7 @@ class Claimer:
                 self._dead_letter(item, row, "crash_loop", f"{row.crashes} workers died while they ran it")
 
     def _room(self) -> int:
-        return 0 if self._owner.stopping else self._in_flight - self.open
+        return 0 if self._owner.closed else self._in_flight - self.open
 
     async def _claim(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)
@@ -130,6 +155,17 @@ class Claimer:
             self.over(item)
             self.judge(item, claimed.rows.get(item.id))
         self._mostly_known = lost * 2 > len(batch)
+
+    async def _look_back(self, batch: list[Item]) -> None:
+        rows = await self._claims.look_up(list({item.id for item in batch}))
+        for item in batch:
+            row = rows.get(item.id)
+            if row is not None:
+                self.judge(item, row)
+            elif not item.revoked:
+                self._owner.end(item)
+                detail = "finished before, longer ago than its entry is kept: it may have been done"
+                self._finisher.dead_letter(item, "beyond_ttl", detail)
 
     async def _claim_again(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)

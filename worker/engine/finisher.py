@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from worker.engine.batches import Batches
@@ -29,11 +29,23 @@ class Owner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
+    """What must be acknowledged before a record is finished."""
+
     item: Item
-    outgoing: Outgoing
+    outgoing: tuple[Outgoing, ...]
     outcome: Outcome
     since: float
     reason: Reason | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _ToPark:
+    """A record to park, and what goes out once it is."""
+
+    item: Item
+    parking: Parking
+    then: _Letter
 
 
 class Finisher:
@@ -64,7 +76,7 @@ class Finisher:
         self._failed: Batches[tuple[Item, str]] = Batches("fail", self._fail, tasks, size=batch, calls=1)
         self._doubted: Batches[tuple[Item, str]] = Batches("doubt", self._doubt, tasks, size=batch, calls=1)
         self._released: Batches[Item] = Batches("release", self._release, tasks, size=batch, calls=1)
-        self._parked: Batches[tuple[Item, Parking]] = Batches("park", self._park, tasks, size=100, calls=1)
+        self._parked: Batches[_ToPark] = Batches("park", self._park, tasks, size=100, calls=1)
         self._outgoing: Batches[_Letter] = Batches("publish", self._publish, tasks, size=200, calls=2)
         self._unparked: Batches[Place] = Batches("unpark", self._unpark, tasks, size=100, calls=1)
         self._all = (
@@ -94,8 +106,11 @@ class Finisher:
         self._released.add(item)
 
     def park(self, item: Item, reason: str, due: float | None) -> None:
+        """Keep the record; whoever asked for a reply is told once that it is in doubt."""
         parking = Parking(item.record, reason, item.id, item.plan.operation, due, again=item.parked is not None)
-        self._parked.add((item, parking))
+        told = self._letters.reply(item, 202) if reason == "unknown" and not parking.again else None
+        then = _Letter(item, () if told is None else (told,), Outcome.PARKED, self._now())
+        self._parked.add(_ToPark(item, parking, then))
 
     def unpark(self, item: Item) -> None:
         """A parked record is finished: its bytes are no longer needed."""
@@ -109,20 +124,31 @@ class Finisher:
 
     def answer(self, item: Item, result: Result, *, fence: int, replayed: bool) -> None:
         """Publish a stored result where its handler says so, then finish."""
-        topic = item.route.handler.result_topic
+        handler = item.route.handler
         outcome = Outcome.REPLAYED
         if not replayed:
             outcome = Outcome.REJECTED if result.status is Status.REJECTED else Outcome.EXECUTED
-        if topic is None:
+        if handler.result_topic is None and not handler.scope.reply_to:
             self._owner.finish(item, outcome)
             return
-        outgoing = self._letters.result(topic, item, result, fence=fence, replayed=replayed)
-        self._outgoing.add(_Letter(item, outgoing, outcome, self._now()))
+        outgoing = [self._letters.result_reply(item, result, fence=fence, replayed=replayed)]
+        if handler.result_topic is not None:
+            outgoing.append(self._letters.result(handler.result_topic, item, result, fence=fence, replayed=replayed))
+        self._send(item, outgoing, outcome)
 
     def dead_letter(self, item: Item, reason: Reason, detail: str, row: Row | None = None) -> None:
-        outgoing = self._letters.dead_letter(item, reason, detail, row)
         outcome = Outcome.MISUSE if reason == "misuse" else Outcome.DEAD_LETTERED
-        self._outgoing.add(_Letter(item, outgoing, outcome, self._now(), reason))
+        letter = self._letters.dead_letter(item, reason, detail, row)
+        self._send(item, [letter, self._letters.refusal_reply(item, reason, detail)], outcome, reason)
+
+    def _send(
+        self, item: Item, outgoing: Sequence[Outgoing | None], outcome: Outcome, reason: Reason | None = None
+    ) -> None:
+        wanted = tuple(out for out in outgoing if out is not None)
+        if wanted:
+            self._outgoing.add(_Letter(item, wanted, outcome, self._now(), reason))
+        else:
+            self._owner.finish(item, outcome)
 
     async def _complete(self, batch: list[tuple[Item, Result]]) -> None:
         now = self._now()
@@ -166,33 +192,49 @@ class Finisher:
         for item in batch:
             self._owner.claim_over(item, again=True)
 
-    async def _park(self, batch: list[tuple[Item, Parking]]) -> None:
-        moved_on = await self._ledger.parking.park([p for _, p in batch])
-        for item, parking in batch:
-            if parking.place in moved_on:
-                self._owner.judge_again(item)
+    async def _park(self, batch: list[_ToPark]) -> None:
+        moved_on = await self._ledger.parking.park([one.parking for one in batch])
+        for one in batch:
+            if one.parking.place in moved_on:
+                self._owner.judge_again(one.item)
+            elif one.then.outgoing:
+                self._outgoing.add(one.then)
             else:
-                self._owner.finish(item, Outcome.PARKED)
+                self._owner.finish(one.item, one.then.outcome)
 
     async def _unpark(self, batch: list[Place]) -> None:
         await self._ledger.parking.finish(batch)
 
     async def _publish(self, batch: list[_Letter]) -> None:
-        answers = await self._publisher.publish([letter.outgoing for letter in batch])
-        for letter, problem in zip(batch, answers, strict=True):
-            if problem is None:
-                self._owner.finish(letter.item, letter.outcome)
+        answers = await self._publisher.publish([out for letter in batch for out in letter.outgoing])
+        answer = iter(answers)
+        for letter in batch:
+            problems = [(out, problem) for out in letter.outgoing if (problem := next(answer)) is not None]
+            if problems:
+                self._unpublished(letter, problems)
             else:
-                self._unpublished(letter, problem)
+                self._owner.finish(letter.item, letter.outcome)
 
-    def _unpublished(self, letter: _Letter, problem: Exception) -> None:
-        """Never skipped: a record whose letter cannot be written is tried again, and parked when it takes long."""
-        item, topic = letter.item, letter.outgoing.topic
-        if isinstance(problem, TooLarge) or self._now() - letter.since > self._hold:
-            why = "too_large" if isinstance(problem, TooLarge) else "unwritable"
-            self._notice("letter_parked", topic=topic, why=why, error=str(problem))
-            # Without an entry's id: what is owed is the letter, whatever becomes of the entry.
-            self._parked.add((item, Parking(item.record, f"{why}:{letter.reason or 'result'}", None, None, None)))
+    def _unpublished(self, letter: _Letter, problems: list[tuple[Outgoing, Exception]]) -> None:
+        """Never skipped: what cannot be written is tried again, and its record parked when that takes long."""
+        for out, problem in problems:
+            self._notice("letter_not_written", topic=out.topic, error=str(problem), next="trying again, or parked")
+        too_large = [out for out, problem in problems if isinstance(problem, TooLarge)]
+        if not too_large and self._now() - letter.since < self._hold:
+            again = replace(letter, outgoing=tuple(out for out, _ in problems))
+            asyncio.get_running_loop().call_later(0.5, self._outgoing.add, again)
             return
-        self._notice("letter_not_written", topic=topic, error=str(problem), next="trying again")
-        asyncio.get_running_loop().call_later(0.5, self._outgoing.add, letter)
+        why = f"{'too_large' if too_large else 'unwritable'}:{letter.reason or 'result'}"
+        # Without its entry's id: what is owed is the letter, whatever becomes of the entry.
+        parking = Parking(letter.item.record, why)
+        small = () if letter.cut else tuple(_cut(out) for out in too_large)
+        self._parked.add(_ToPark(letter.item, parking, replace(letter, outgoing=small, cut=True)))
+
+
+def _cut(out: Outgoing) -> Outgoing:
+    """A letter without what made it too large: the whole record is parked."""
+    kept = [(name, value) for name, value in out.headers if name.startswith(("oncebox.", "__dlq."))]
+    kept = [(name, b"too_large" if name == "oncebox.reason" else value) for name, value in kept]
+    return replace(
+        out, key=None, value=b"", headers=[*kept, ("oncebox.cut-bytes", str(len(out.value or b"")).encode())]
+    )

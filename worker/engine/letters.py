@@ -1,6 +1,9 @@
 """What goes out: dead letters with the original record unchanged, and results with where they came from."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+import orjson
 
 from worker.engine.items import Item
 from worker.rules.entries import Row
@@ -10,7 +13,8 @@ from worker.rules.record import Record
 from worker.rules.results import Result
 from worker.version import VERSION
 
-Headers = list[tuple[str, bytes | None]]
+Header = tuple[str, bytes | None]
+Headers = list[Header]
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -60,9 +64,20 @@ class Letters:
         """The stored bytes, unchanged, with where they came from."""
         record = item.record
         headers: Headers = [
+            ("oncebox.source", f"{record.topic}/{record.partition}@{record.offset}".encode()),
+            *self._about(item, result, fence, replayed),
+            *((n, v) for n, v in record.headers if n.lower() in _CARRIED),
+        ]
+        return Outgoing(topic, record.key, result.body, headers)
+
+    def result_reply(self, item: Item, result: Result, *, fence: int, replayed: bool) -> Outgoing | None:
+        """The reply with a stored result."""
+        return self.reply(item, 200, result.body, about=self._about(item, result, fence, replayed))
+
+    def _about(self, item: Item, result: Result, fence: int, replayed: bool) -> Headers:
+        headers: Headers = [
             ("oncebox.status", result.status.name.lower().encode()),
             ("oncebox.fence", str(fence).encode()),
-            ("oncebox.source", f"{record.topic}/{record.partition}@{record.offset}".encode()),
         ]
         if not item.route.private:
             headers.append(("oncebox.key", item.key))
@@ -72,8 +87,32 @@ class Letters:
             headers.append(("content-type", result.content_type.mime.encode()))
         if replayed:
             headers.append(("Idempotent-Replayed", b"true"))
-        headers += [(n, v) for n, v in record.headers if n.lower() in _CARRIED]
-        return Outgoing(topic, record.key, result.body, headers)
+        return headers
+
+    def reply(
+        self, item: Item, status: int, body: bytes | None = None, *, about: Sequence[Header] = ()
+    ) -> Outgoing | None:
+        """What whoever asked by `reply_to` is told; None when nobody asked, or the scope does not allow the topic."""
+        route = getattr(item, "route", None)
+        if route is None or not route.handler.scope.reply_to:
+            return None
+        wanted = [v for n, v in item.record.headers if n.lower() == "reply_to" and v is not None]
+        topic = wanted[-1].decode(errors="replace") if wanted else ""
+        if topic not in route.handler.scope.reply_to:
+            return None
+        record = item.record
+        headers: Headers = [
+            ("oncebox.reply-status", str(status).encode()),
+            ("oncebox.source", f"{record.topic}/{record.partition}@{record.offset}".encode()),
+            *about,
+            *((n, v) for n, v in record.headers if n.lower() in _CARRIED),
+        ]
+        return Outgoing(topic, record.key, body, headers)
+
+    def refusal_reply(self, item: Item, reason: Reason, detail: str) -> Outgoing | None:
+        """The reply to a record that became a dead letter."""
+        body = orjson.dumps({"reason": reason, "detail": detail})
+        return self.reply(item, _STATUS.get(reason, 500), body, about=[("oncebox.status", reason.encode())])
 
     def _errors(self, record: Record, item: Item, detail: str) -> Headers:
         return [
@@ -86,6 +125,14 @@ class Letters:
         ]
 
 
+_STATUS = {
+    "misuse": 422,
+    "missing_key": 400,
+    "invalid_key": 400,
+    "missing_tenant": 400,
+    "undecodable": 400,
+    "invalid_payload": 400,
+}
 _CARRIED = frozenset({"correlation-id", "correlation_id", "correlationid", "traceparent", "tracestate"})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from worker.engine.calling import Caller, Committed, Ended, Superseded, Unfinished
 from worker.engine.claimer import Claimer
 from worker.engine.finisher import Finisher
+from worker.engine.holding import DANGEROUS, Holding
 from worker.engine.intake import Intake, size_of
 from worker.engine.items import Item, Stage
 from worker.engine.letters import Letters
@@ -77,6 +78,7 @@ class Pipeline:
             now=outside.clock,
             notice=outside.notice,
         )
+        self._holding = Holding(self._offer_one, outside.clock, outside.notice)
         self._claimer = Claimer(
             outside.ledger.claims,
             self._finisher,
@@ -90,11 +92,17 @@ class Pipeline:
             clock=outside.clock,
         )
 
+    def _offer_one(self, item: Item) -> None:
+        self._claimer.offer_one(item)
+
     def take(self, lane: Lane, records: Sequence[Record], position: int) -> None:
         """Accept what one fetch delivered; never awaits."""
         items = [Item(record, lane, size_of(record)) for record in records]
         lane.receive(items, position)
-        self._claimer.offer([item for item in items if self._enter(item)])
+        entered = [item for item in items if self._enter(item)]
+        if items and items[0].offset < lane.seen_below:
+            entered = self._claimer.look_back(entered)
+        self._claimer.offer(entered)
 
     def take_parked(self, parked: Parked) -> None:
         """Accept a record that was parked: it runs out of order."""
@@ -113,8 +121,20 @@ class Pipeline:
             return False
         if self._strands.enter(item):
             item.stage = Stage.OFFERED
-            return True
+            return not self.holds(item)
         return False
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may be claimed now."""
+        return self.stopping or self._holding.guarded
+
+    def holds(self, item: Item) -> bool:
+        """Keep an item back while its handler's circuit is open."""
+        if not item.route.circuit.open:
+            return False
+        self._holding.take(item)
+        return True
 
     def won(self, item: Item) -> None:
         """The item's key is claimed; it runs when it is first in its strand."""
@@ -125,7 +145,11 @@ class Pipeline:
 
     def _start(self, item: Item) -> None:
         route = item.route
-        if not self._lease.safe():
+        if item.crashes >= DANGEROUS:
+            self._isolate(item)
+        elif self._holding.guarded or (route.circuit.open and route.trial is not item):
+            self.give_back(item)
+        elif not self._lease.safe():
             self._gated.append(item)
         elif route.handler.concurrency is not None and route.running >= route.handler.concurrency:
             route.backlog.append(item)
@@ -133,14 +157,42 @@ class Pipeline:
             route.running += 1
             self._runners.start(item)
 
+    def _isolate(self, item: Item) -> None:
+        """Workers died while they ran this entry: nothing else is claimed or runs beside it."""
+        self._holding.isolate(item)
+        for other in self._claimer.unstarted():
+            if other.crashes < DANGEROUS:
+                self.give_back(other)
+        self._start_alone()
+
+    def _start_alone(self) -> None:
+        if self._running or not self._holding.guarded:
+            return
+        item = self._holding.next_alone()
+        while item is not None and item.stage is not Stage.CLAIMED:
+            self._holding.left(item)
+            item = self._holding.next_alone()
+        if item is None:
+            self._claimer.reopen()
+        elif self._lease.safe():
+            item.route.running += 1
+            self._runners.start(item)
+        else:
+            self._holding.left(item)
+            self.give_back(item)
+
     async def _run(self, item: Item) -> None:
         """What a runner does with one item. Never raises."""
         route = item.route
+        if item.stage is Stage.CLAIMED and self.stopping:
+            self.give_back(item)
         if item.stage is not Stage.CLAIMED:
-            # Given back while it waited for a runner: its lane was revoked, or the worker stops.
+            # Given back while it waited for a runner: its lane was revoked, the worker stops, or another runs alone.
+            self._holding.left(item)
             self._ran(item)
             return
         if not self._lease.safe():
+            self._holding.left(item)
             self._gated.append(item)
             self._ran(item)
             return
@@ -153,8 +205,9 @@ class Pipeline:
         while task.cancelling():
             task.uncancel()
         del self._running[item]
-        self._ran(item)
+        self._holding.ended(item, ended)
         self._ended(item, ended)
+        self._ran(item)
 
     def _ran(self, item: Item) -> None:
         route = item.route
@@ -163,7 +216,9 @@ class Pipeline:
             following = route.backlog.popleft()
             if following.stage is Stage.CLAIMED:
                 self._start(following)
-                return
+                break
+        if self._holding.guarded:
+            self._start_alone()
 
     def _ended(self, item: Item, ended: Ended) -> None:
         match ended:
@@ -236,6 +291,7 @@ class Pipeline:
             elif now - item.asked_at > 5.0:
                 overdue += 1
         self.overdue = overdue
+        self._holding.tick()
         if self._gated and self._lease.safe():
             gated, self._gated = self._gated, []
             for item in gated:

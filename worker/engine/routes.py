@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.errors import ConfigError
+from worker.rules.circuit import Circuit
 from worker.rules.entries import Plan
 from worker.rules.fingerprint import FingerprintRule
 from worker.rules.handlers import Handler
@@ -28,6 +29,9 @@ class Route:
     private: bool
     running: int = 0
     backlog: deque[Any] = field(default_factory=deque)
+    circuit: Circuit = field(default_factory=Circuit)
+    held: deque[Any] = field(default_factory=deque)
+    trial: Any = None  # the one item that may run while the circuit is open
 
     @property
     def name(self) -> str:
@@ -80,5 +84,6 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
         topic_numbers=topic_numbers,
         validate=None if model is None else model.__pydantic_validator__.validate_json,
         timeout=handler.timeout.total_seconds(),
+        circuit=Circuit(handler.timeout.total_seconds()),
         private=scope.private_keys,
     )

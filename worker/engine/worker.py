@@ -1,13 +1,14 @@
 """The worker: keeps records moving between the consumer and the pipeline, and stops in a stated order."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from worker.engine.pipeline import Pipeline
 from worker.engine.ports import Notice
-from worker.rules.lanes import Lane
+from worker.errors import ServiceUnavailable
+from worker.rules.lanes import Lane, remember_forgotten
 from worker.rules.record import Record
 
 # Finished records behind one that takes long cost only a little each; more than this stops reading the partition.
@@ -24,8 +25,15 @@ class Consumer(Protocol):
     async def poll(
         self, lanes: Sequence[Lane], *, most: int, wait_ms: int
     ) -> list[tuple[Lane, Sequence[Record], int]]: ...
-    async def commit(self) -> None: ...
+    async def commit(self, *, closing: bool = False) -> None: ...
     async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]: ...
+
+
+class Feeds(Protocol):
+    """What is known about the progress of consumer groups."""
+
+    async def sample(self, group: str, ends: Mapping[Lane, int]) -> None: ...
+    async def forgotten(self, topic: str, ttl: float) -> dict[int, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +72,10 @@ class Worker:
         """
         self._pipeline.revoke(lanes)
         await self._until(lambda: not self._pipeline.running(lanes) and not self._pipeline.busy, self._pace.drain)
-        for lane in lanes:
-            lane.revoked = False  # for the last commit of this assignment
         try:
-            await asyncio.wait_for(self.consumer.commit(), _FLUSH / 2)
+            await asyncio.wait_for(self.consumer.commit(closing=True), _FLUSH / 2)
         except TimeoutError:
             self._notice("commit_timed_out", next="the records come again and are answered from their results")
-        finally:
-            for lane in lanes:
-                lane.revoked = True
         self._notice("partitions_revoked", partitions=[str(lane) for lane in lanes])
 
     async def read(self) -> None:
@@ -124,6 +127,19 @@ class Worker:
         while True:
             await asyncio.sleep(self._pace.commit_every)
             await self.consumer.commit()
+
+    async def sample(self, feeds: Feeds, group: str, ttls: Mapping[str, Collection[float]], every: float) -> None:
+        """Store how far each lane has come, and learn what may have been forgotten, for ever."""
+        while True:
+            await self.assigned.wait()
+            lanes = [lane for lane in self.consumer.lanes if not lane.revoked]
+            try:
+                for topic in {lane.topic for lane in lanes}:
+                    await remember_forgotten(feeds, topic, ttls[topic], lanes)
+                await feeds.sample(group, await self.consumer.end_offsets(lanes))
+            except (ServiceUnavailable, TimeoutError) as error:
+                self._notice("sample_delayed", error=f"{type(error).__name__}: {error}", next="trying again")
+            await asyncio.sleep(every)
 
     async def reach(self, ends: dict[tuple[str, int], int]) -> None:
         """Wait until Kafka has acknowledged a watermark at or past each of these offsets."""

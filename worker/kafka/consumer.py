@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
 
+from worker.errors import ServiceUnavailable
 from worker.kafka.bootstrap import explain_bootstrap
 from worker.kafka.places import Places
 from worker.kafka.security import client_options
@@ -22,6 +23,7 @@ from worker.settings import Settings
 Notice = Callable[..., None]
 Fetched = tuple[Lane, Sequence[Record], int]
 _NO_LIMIT_MS = 2**31 - 1
+_READ_ERRORS = 3
 
 
 class Owner(Protocol):
@@ -68,6 +70,12 @@ class Consumer:
         """What is assigned to us and has a place to start from."""
         return list(self._lanes.values())
 
+    @property
+    def reading(self) -> bool:
+        """Whether the client still fetches: its fetch task can die while everything else looks alive."""
+        fetcher = self._consumer._fetcher
+        return fetcher is None or not fetcher._fetch_task.done()
+
     async def start(self) -> None:
         async with explain_bootstrap(self._settings.kafka):
             await self._consumer.start()
@@ -84,6 +92,7 @@ class Consumer:
             return []
         except KafkaError as error:
             self._rewind(error)
+            await self._single_out(wanted)
             return []
         fetched: list[Fetched] = []
         for tp, lane in wanted.items():
@@ -96,13 +105,16 @@ class Consumer:
                 fetched.append((lane, records, position))
         return fetched
 
-    async def commit(self) -> None:
-        """Commit the watermarks that have moved; a failure is told and leaves them for the next time."""
+    async def commit(self, *, closing: bool = False) -> None:
+        """Commit the watermarks that have moved; a failure is told and leaves them for the next time.
+
+        `closing` is the last commit of an assignment: it includes lanes that are being revoked.
+        """
         async with self._committing:
             offsets: dict[TopicPartition, int] = {}
             for tp, lane in self._lanes.items():
                 watermark = lane.watermark.advance()
-                if not lane.revoked and lane.held is None and watermark != lane.committed:
+                if (closing or not lane.revoked) and lane.held is None and watermark != lane.committed:
                     assert 0 <= watermark <= lane.position
                     offsets[tp] = watermark
             if not offsets:
@@ -126,7 +138,10 @@ class Consumer:
         if not wanted:
             return {}
         timeout = self._settings.kafka.request_timeout.total_seconds()
-        ends = await asyncio.wait_for(self._consumer.end_offsets(list(wanted)), timeout)
+        try:
+            ends = await asyncio.wait_for(self._consumer.end_offsets(list(wanted)), timeout)
+        except (KafkaError, TimeoutError) as error:
+            raise ServiceUnavailable("kafka", f"Kafka did not answer: {type(error).__name__}") from error
         return {wanted[tp]: offset for tp, offset in ends.items()}
 
     async def stop(self) -> None:
@@ -183,6 +198,24 @@ class Consumer:
                 lane.held = f"offset {lane.position} is outside the log: retention overtook it, or the topic is new"
                 self._consumer.pause(tp)
                 self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
+
+    async def _single_out(self, wanted: dict[TopicPartition, Lane]) -> None:
+        """Find the partition that cannot be read, by reading each alone; after three errors it is held."""
+        await asyncio.sleep(0.1)
+        for tp, lane in wanted.items():
+            if lane.revoked or tp not in self._consumer.assignment():
+                continue
+            try:
+                await self._consumer.getmany(tp, timeout_ms=50, max_records=1)
+                self._errors.pop(tp, None)
+            except KafkaError as error:
+                self._errors[tp] = self._errors.get(tp, 0) + 1
+                if self._errors[tp] >= _READ_ERRORS:
+                    lane.held = f"offset {lane.position} cannot be read: {type(error).__name__}: {error}"
+                    self._consumer.pause(tp)
+                    self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
+            # What this look drained is read again.
+            self._consumer.seek(tp, lane.position)
 
     def _rewind(self, error: KafkaError) -> None:
         """Records drained before the error are gone from the client although its position moved: go back to ours."""

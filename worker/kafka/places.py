@@ -1,7 +1,7 @@
 """Where each partition is read from: never silently at the beginning or the end."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from worker.errors import ServiceUnavailable
-from worker.rules.lanes import Lane
+from worker.rules.lanes import Lane, remember_forgotten
 
 Notice = Callable[..., None]
 
@@ -18,13 +18,24 @@ class Starts(Protocol):
     """Remembers, for all partitions of a group's topic, where the first worker ever began."""
 
     async def starts(self, group: str, topic: str, found: Mapping[int, int]) -> dict[int, int]: ...
+    async def watermarks(self, group: str, topic: str) -> dict[int, int]: ...
+    async def forgotten(self, topic: str, ttl: float) -> dict[int, int]: ...
 
 
 class Places:
     """Finds the first offset of each assigned partition."""
 
-    def __init__(self, *, group: str, start: str | datetime, feeds: Starts, notice: Notice) -> None:
+    def __init__(
+        self,
+        *,
+        group: str,
+        start: str | datetime,
+        ttls: Mapping[str, Collection[float]],
+        feeds: Starts,
+        notice: Notice,
+    ) -> None:
         self._group = group
+        self._ttls = ttls
         self._start = start
         self._feeds = feeds
         self._notice = notice
@@ -45,21 +56,31 @@ class Places:
             return {}
         begins = await consumer.beginning_offsets(list(partitions))
         ends = await consumer.end_offsets(list(partitions))
+        stored = {t: await self._feeds.watermarks(self._group, t) for t in {tp.topic for tp in partitions}}
         lanes: dict[TopicPartition, Lane] = {}
         fresh = []
         for tp in partitions:
             committed = await consumer.committed(tp)
-            if committed is None:
+            watermark = stored[tp.topic].get(tp.partition)
+            # Kafka forgets the offsets of an idle group; our own samples still know the place.
+            place = watermark if committed is None else committed
+            if place is None:
                 fresh.append(tp)
                 continue
-            lane = Lane(tp.topic, tp.partition, committed)
+            lane = Lane(tp.topic, tp.partition, place)
             lane.committed = committed
-            if not begins[tp] <= committed <= ends[tp]:
+            if not begins[tp] <= place <= ends[tp] or (watermark or 0) > ends[tp]:
                 # A legal position, so that the other partitions are read; held, so that nobody reads this one.
-                lane.held = f"committed offset {committed} is outside the log {begins[tp]}..{ends[tp]}"
-                lane.position = begins[tp] if committed < begins[tp] else ends[tp]
+                lane.held = (
+                    f"offset {place} (stored watermark {watermark}) does not fit the log {begins[tp]}..{ends[tp]}:"
+                    " retention overtook it, or the topic was created anew"
+                )
+                lane.position = min(max(place, begins[tp]), ends[tp])
             lanes[tp] = lane
         lanes.update(await self._fresh(consumer, fresh, begins, ends))
+        for topic in stored:
+            # Before the first record is read: a rewound position must not run what was done and forgotten.
+            await remember_forgotten(self._feeds, topic, self._ttls.get(topic, ()), lanes.values())
         return lanes
 
     async def _fresh(

@@ -33,3 +33,13 @@ class Feeds:
             topics, partitions, offsets, watermarks = zip(*rows, strict=True)
             async with self._lines.take() as line:
                 await line.fetch(self._queries["write_sample"], group, topics, partitions, offsets, watermarks)
+
+    async def watermarks(self, group: str, topic: str) -> dict[int, int]:
+        """How far the group has come on each partition of a topic, as stored; empty if it never was sampled."""
+        async with self._lines.take() as line:
+            return {r[0]: r[1] for r in await line.fetch(self._queries["read_watermarks"], group, topic)}
+
+    async def forgotten(self, topic: str, ttl: float) -> dict[int, int]:
+        """Per partition, the offset below which everything was finished longer ago than `ttl`, by any group."""
+        async with self._lines.take() as line:
+            return {r[0]: r[1] for r in await line.fetch(self._queries["forgotten"], topic, ttl)}

@@ -47,10 +47,10 @@ def exact_canonical(value: Any) -> bytes:
     if type(value) is float:
         return exact_text(value)
     try:
-        text = orjson.dumps(value, option=_SORTED)
+        text = orjson.dumps(value, _fragment, _SORTED)
         shape = text.translate(_SHAPE)
         if b".0," in shape or b"1e-" in shape:
-            text = orjson.dumps(_reprinted(value), option=_SORTED)
+            text = orjson.dumps(_reprinted(value), _fragment, _SORTED)
     except (orjson.JSONEncodeError, RecursionError):
         return _write(value, exact_text)
     if not text.isascii():
@@ -58,6 +58,10 @@ def exact_canonical(value: Any) -> bytes:
         if leads and min(leads) < _ASTRAL <= max(leads) and _has_high_name(value):
             return _write(value, exact_text)
     return text
+
+
+def _fragment(number: float | Decimal) -> orjson.Fragment:
+    return orjson.Fragment(exact_text(number))
 
 
 def _reprinted(item: Any) -> Any:
@@ -72,8 +76,8 @@ def _reprinted(item: Any) -> Any:
     if kind is not float:
         return item
     if item.is_integer():
-        return int(item) if -1e15 < item < 1e15 else orjson.Fragment(exact_text(item))
-    return orjson.Fragment(exact_text(item)) if -1e-4 < item < 1e-4 else item
+        return int(item) if -1e15 < item < 1e15 else _fragment(item)
+    return _fragment(item) if -1e-4 < item < 1e-4 else item
 
 
 _REPRINTED: Final = frozenset({dict, list, float})
@@ -88,7 +92,7 @@ def _has_high_name(item: Any) -> bool:
         below = item.values()
     elif type(item) is not list:
         return False
-    return any(_has_high_name(each) for each in below if type(each) in _REPRINTED)
+    return any(type(each) in _REPRINTED and _has_high_name(each) for each in below)
 
 
 def _write(value: Any, number: Callable[[float | Decimal], bytes]) -> bytes:

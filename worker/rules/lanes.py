@@ -1,7 +1,7 @@
 """Lanes: one partition for one assignment."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol
 
 from worker.rules.watermark import Watermark
 
@@ -13,7 +13,19 @@ class Lane:
     can then neither move the new one's watermark nor be mistaken for it.
     """
 
-    __slots__ = ("bytes", "committed", "held", "partition", "position", "revoked", "topic", "unfinished", "watermark")
+    __slots__ = (
+        "bytes",
+        "committed",
+        "forgotten",
+        "held",
+        "partition",
+        "position",
+        "revoked",
+        "seen_below",
+        "topic",
+        "unfinished",
+        "watermark",
+    )
 
     def __init__(self, topic: str, partition: int, position: int) -> None:
         self.topic = topic
@@ -25,6 +37,8 @@ class Lane:
         self.revoked = False
         self.held: str | None = None  # why the partition is not read
         self.committed: int | None = None  # what Kafka acknowledged last
+        self.forgotten: dict[float, int] = {}  # by ttl: below this offset all was finished longer ago than that
+        self.seen_below = 0  # the highest of these
 
     def receive(self, items: Sequence[Any], position: int) -> None:
         """Take what one fetch delivered, with the position read in the same step."""
@@ -33,5 +47,29 @@ class Lane:
         self.bytes += sum([item.size for item in items])
         self.position = position
 
+    def remember(self, ttl: float, offset: int) -> None:
+        """Everything below this offset was finished longer ago than the ttl: its entries may be forgotten."""
+        self.forgotten[ttl] = offset
+        self.seen_below = max(self.forgotten.values())
+
+    def may_be_forgotten(self, offset: int, ttl: float) -> bool:
+        return offset < self.forgotten.get(ttl, 0)
+
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+class Forgotten(Protocol):
+    """Who knows what was finished how long ago."""
+
+    async def forgotten(self, topic: str, ttl: float) -> dict[int, int]: ...
+
+
+async def remember_forgotten(feeds: Forgotten, topic: str, ttls: Collection[float], lanes: Iterable[Lane]) -> None:
+    """Tell the lanes of a topic below which offset entries may have been pruned."""
+    of_topic = [lane for lane in lanes if lane.topic == topic]
+    for ttl in ttls:
+        offsets = await feeds.forgotten(topic, ttl)
+        for lane in of_topic:
+            if lane.partition in offsets:
+                lane.remember(ttl, offsets[lane.partition])

@@ -18,3 +18,12 @@ INSERT INTO oncebox.samples (consumer_group, topic, partition, end_offset, water
 SELECT $1, u.topic, u.partition, u.end_offset, u.watermark
   FROM unnest($2::text[], $3::int[], $4::bigint[], $5::bigint[]) u(topic, partition, end_offset, watermark)
 ON CONFLICT (consumer_group, topic, partition, at) DO NOTHING
+
+-- name: read_watermarks
+-- How far a group has come on a topic, as stored. $1 group  $2 topic
+SELECT partition, max(watermark) FROM oncebox.samples WHERE consumer_group = $1 AND topic = $2 GROUP BY partition
+
+-- name: forgotten
+-- Below which offset everything was finished longer ago than a TTL, by any group. $1 topic  $2 ttl in seconds
+SELECT partition, max(watermark) FROM oncebox.samples
+ WHERE topic = $1 AND at < clock_timestamp() - $2::float8 * interval '1 second' GROUP BY partition

@@ -1,0 +1,52 @@
+"""The circuit of one handler: when most of what it does fails in one way, its records are held, not poured away."""
+
+from collections import Counter, deque
+
+_WINDOW = 20
+_FAILURES = 10
+_FIRST_PAUSE = 5.0
+_LONGEST_PAUSE = 60.0
+
+
+class Circuit:
+    """Closed while things go well; open after too many equal failures; half-open lets one through at a time."""
+
+    __slots__ = ("_last", "_longest_run", "_pause", "_until", "open")
+
+    def __init__(self, longest_run: float = 0.0) -> None:
+        self._last: deque[str | None] = deque(maxlen=_WINDOW)
+        self._longest_run = longest_run
+        self._pause = _FIRST_PAUSE
+        self._until = 0.0
+        self.open = False
+
+    def may_try(self, now: float) -> bool:
+        """Let one execution through an open circuit when its time has come; the next only when that one is over."""
+        if not self.open or now < self._until:
+            return False
+        self._until = now + max(self._pause, self._longest_run)
+        return True
+
+    def ended(self, error: str | None, now: float) -> bool:
+        """Note how an execution ended, by its class of error or None; True when the circuit opens or closes by it.
+
+        Success is not remembered while nothing failed: the path of a record that goes well costs one comparison.
+        """
+        if error is None:
+            if self.open:
+                self.open = False
+                self._pause = _FIRST_PAUSE
+                self._last.clear()
+                return True
+            if self._last:
+                self._last.append(None)
+            return False
+        self._last.append(error)
+        if self.open:
+            self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+            self._until = now + self._pause
+            return False
+        counts = Counter(e for e in self._last if e is not None)
+        self.open = counts.most_common(1)[0][1] >= _FAILURES
+        self._until = now + self._pause
+        return self.open
