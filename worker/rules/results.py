@@ -1,6 +1,7 @@
 """A handler's result, encoded once; the stored bytes are what every replay gives."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
@@ -79,12 +80,15 @@ def unstorable(why: str) -> Result:
 def _json(value: Any) -> bytes:
     if isinstance(value, BaseModel):
         return value.model_dump_json().encode()
-    return orjson.dumps(value, default=_model)
+    return orjson.dumps(value, default=_plain)
 
 
-def _model(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
+    if isinstance(value, Decimal) and value.is_finite():
+        # A payload's number that no double carries goes out with every digit it came with.
+        return orjson.Fragment(format(value, "f"))
     raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 # Real seconds an open socket may take to answer a handler before time jumps on.
 _PATIENCE = 0.02
 # Rounds of the loop without any wait and without an outcome, after which the engine goes in circles.
-_CIRCLES = 10_000
+_CIRCLES = 50_000
 
 
 class Jumping(selectors.BaseSelector):
@@ -85,11 +85,12 @@ class Jumping(selectors.BaseSelector):
         self._rounds = 0
         if not self._drives or self._threads or timeout is None:
             return self._wait(timeout)
+        due = self.clock.seconds + timeout
         # More than the loop's own wake-up pipe is registered: a handler may be waiting for an answer from outside.
         if len(self._inner.get_map()) > 1 and any(busy() for busy in self.handling):
             ready = self._wait(min(timeout, _PATIENCE))
         if not ready:
-            self.clock.seconds += timeout
+            self.clock.seconds = max(self.clock.seconds, due)
         return ready
 
     def _wait(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:

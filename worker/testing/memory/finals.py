@@ -1,0 +1,106 @@
+"""Final writes in memory: what became of a claim. Each names the fence and the state it leaves."""
+
+import asyncio
+from collections.abc import Sequence
+
+from worker.ledger.fences import Fences
+from worker.rules.claims import State
+from worker.rules.results import Result
+from worker.rules.writes import Done, Doubted, Failed, Released
+from worker.testing.memory.tables import Entry, Event, Tables
+
+
+class MemoryFinals:
+    """The final writes of one process; each gives back the ids that someone else had decided first."""
+
+    def __init__(self, tables: Tables, fences: Fences, *, lease: float, first_probe: float) -> None:
+        self._tables = tables
+        self._fences = fences
+        self._lease = lease
+        self._first_probe = first_probe
+
+    async def complete(self, done: Sequence[Done]) -> set[bytes]:
+        """Store the results of claims we still hold."""
+        changed = set()
+        for one in done:
+            entry = self._tables.claimed(one.id, one.fence)
+            if entry is not None:
+                store(entry, one.result)
+                changed.add(one.id)
+        return await self._answer(done, changed)
+
+    async def complete_late(self, done: Sequence[Done]) -> set[bytes]:
+        """Store results of claims that were settled meanwhile; the refused ones are kept in the entry's history."""
+        tables, now = self._tables, self._tables.clock()
+        changed = set()
+        for one in done:
+            entry = tables.entries.get(one.id)
+            if entry is None or entry.fence != one.fence or entry.state is State.COMPLETED:
+                detail, body = one.result.status.name, one.result.body
+                tables.history.append(Event(one.id, "result_refused", one.fence, detail, body))
+                continue
+            store(entry, one.result)
+            entry.due_at = None
+            if entry.expires_at < now + one.ttl / 2:
+                entry.expires_at = now + one.ttl
+            changed.add(one.id)
+        self._leave_doubt(changed)
+        return await self._answer(done, changed)
+
+    async def fail(self, failed: Sequence[Failed]) -> set[bytes]:
+        """Note that nothing was executed; also of the very claim in doubt."""
+        changed = set()
+        for one in failed:
+            entry = self._tables.entries.get(one.id)
+            if entry is None or entry.fence != one.fence or entry.state not in (State.IN_PROGRESS, State.UNKNOWN):
+                continue
+            entry.state = State.FAILED_RETRYABLE
+            entry.attempts += 1
+            entry.due_at = self._tables.clock() + one.delay
+            self._tables.note_failure(entry, one.error)
+            changed.add(one.id)
+        self._leave_doubt(changed)
+        return await self._answer(failed, changed)
+
+    async def release(self, released: Sequence[Released]) -> set[bytes]:
+        """Give back claims whose handler never started; counts nothing, due at once."""
+        changed = set()
+        for one in released:
+            entry = self._tables.claimed(one.id, one.fence)
+            if entry is not None:
+                entry.state, entry.due_at = State.FAILED_RETRYABLE, self._tables.clock()
+                changed.add(one.id)
+        return await self._answer(released, changed)
+
+    async def doubt(self, doubted: Sequence[Doubted]) -> set[bytes]:
+        """Note that nobody knows whether the effect happened."""
+        changed = set()
+        for one in doubted:
+            entry = self._tables.claimed(one.id, one.fence)
+            if entry is not None:
+                entry.state = State.UNKNOWN
+                self._tables.note_failure(entry, one.error)
+                self._tables.doubt(entry, lease=self._lease, first_probe=self._first_probe)
+                changed.add(one.id)
+        return await self._answer(doubted, changed)
+
+    async def tidy(self) -> None:
+        """Forget the open claims of finished batches."""
+        for fence in self._fences.finished():
+            self._tables.open_claims.pop(fence, None)
+
+    def _leave_doubt(self, ids: set[bytes]) -> None:
+        for id_ in ids:
+            self._tables.doubts.pop(id_, None)
+        self._tables.wake_parked(ids)
+
+    async def _answer(self, claims: Sequence[Done | Failed | Released | Doubted], changed: set[bytes]) -> set[bytes]:
+        await asyncio.sleep(0)
+        self._fences.closed(c.fence for c in claims)
+        return {c.id for c in claims} - changed
+
+
+def store(entry: Entry, result: Result) -> None:
+    """Complete an entry."""
+    entry.state = State.COMPLETED
+    entry.result = result

@@ -1,0 +1,64 @@
+"""Parking in memory: a record is kept, so that its offset may move on."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from worker.rules.claims import State
+from worker.rules.writes import Parked, Parking, Place
+from worker.testing.memory.tables import ParkedRow, Tables
+
+
+class MemoryParkingLot:
+    """The parked records."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def park(self, parkings: Sequence[Parking]) -> set[Place]:
+        """Park records and hold their entries; the places that come back were not parked, their entry having moved on."""
+        moved_on = {parking.place for parking in parkings if not self._park(parking)}
+        await asyncio.sleep(0)
+        return moved_on
+
+    async def finish(self, places: Sequence[Place]) -> None:
+        """Remove parked records that are finished, and let go of their entries."""
+        for place in places:
+            if self._tables.parked.pop(place, None) is not None and place[0] in self._tables.entries:
+                entry = self._tables.entries[place[0]]
+                entry.held = max(0, entry.held - 1)
+        await asyncio.sleep(0)
+
+    async def take_due(self, operations: Sequence[int], most: int, again_in: float) -> list[Parked]:
+        """Parked records whose time has come, taken for a while."""
+        now = self._tables.clock()
+        due = [
+            (row.due_at, place, row)
+            for place, row in self._tables.parked.items()
+            if row.operation in operations and row.due_at is not None and row.due_at <= now
+        ]
+        taken = sorted(due, key=lambda found: found[0])[:most]
+        for _, _, row in taken:
+            row.due_at = now + again_in
+        await asyncio.sleep(0)
+        return [Parked(place, row.operation, row.reason, row.record) for _, place, row in taken]
+
+    async def counts(self) -> dict[str, int]:
+        return dict(Counter(row.reason for row in self._tables.parked.values()))
+
+    def _park(self, parking: Parking) -> bool:
+        tables, place = self._tables, parking.place
+        due_at = None if parking.due is None else tables.clock() + parking.due
+        if parking.again:
+            if place in tables.parked:
+                tables.parked[place].due_at = due_at
+            return True
+        if place in tables.parked:
+            return True
+        if parking.id is not None:
+            entry = tables.entries.get(parking.id)
+            if entry is None or entry.state is State.COMPLETED:
+                return False
+            entry.held += 1
+        tables.parked[place] = ParkedRow(parking.record, parking.operation, parking.reason, due_at)
+        return True
