@@ -95,6 +95,7 @@ async def _work(
         resources=resources,
         result_limit=engine.result_limit,
         threads=min(engine.concurrency, 64),
+        clock=clock,
         log=_message_log,
     )
     parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions)

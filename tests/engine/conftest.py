@@ -1,12 +1,17 @@
-"""Sites for the engine's tests."""
+"""Sites for the engine's tests: on the stack all tests share, and on servers of their own that may be hurt."""
 
-from collections.abc import AsyncIterator
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.engine.site import Site
+from worker.errors import ServiceUnavailable
+from worker.stack import KafkaOptions, Stack, start
 
 
 @pytest_asyncio.fixture
@@ -15,9 +20,56 @@ async def site(
 ) -> AsyncIterator[Site]:
     """A migrated site with nothing on it."""
     monkeypatch.setenv("SITE_FOLDER", str(tmp_path))
-    made = Site(kafka, database_url, schema, group, tmp_path)
-    await made.migrate()
-    try:
+    async with opened(Site(kafka, database_url, schema, group, tmp_path)) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Stack]:
+    """A Postgres that may be stopped."""
+    with _private("postgres") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[Stack]:
+    """A broker that may be stopped."""
+    with _private("kafka") as stack:
+        yield stack
+
+
+@pytest_asyncio.fixture
+async def site_on_own_postgres(kafka: str, own_postgres: Stack, group: str, tmp_path: Path) -> AsyncIterator[Site]:
+    assert own_postgres.postgres is not None
+    schema = f"t_{secrets.token_hex(3)}"
+    async with opened(Site(kafka, own_postgres.postgres.url, schema, group, tmp_path)) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def site_on_own_kafka(
+    own_kafka: Stack, database_url: str, schema: str, group: str, tmp_path: Path
+) -> AsyncIterator[Site]:
+    assert own_kafka.kafka is not None
+    async with opened(Site(own_kafka.kafka.url, database_url, schema, group, tmp_path)) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(site: Site) -> AsyncIterator[Site]:
+    await site.migrate()
+    try:
+        yield site
     finally:
-        made.close()
+        site.close()
+
+
+def _private(name: str) -> Stack:
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("KAFKA_") and n != "DATABASE_URL"}
+    environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+    try:
+        return start([name], say=lambda _: None, environment=environment, kafka_options=KafkaOptions(real=True))
+    except ServiceUnavailable as missing:
+        if os.environ.get("CI", "").lower() in {"true", "1"}:
+            raise
+        pytest.skip(str(missing))

@@ -2,28 +2,31 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 from confluent_kafka import Consumer as Reader
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.stack import client
-from tests.stack.client import Sent
+from tests.stack.client import Headers, Seen, Sent
 from tests.waiting import eventually
 from worker.app import serve
 from worker.ledger.migrate import migrate
 from worker.rules.registry import Registry
 from worker.settings import Settings, load_settings
+from worker.stack.topics import create
 
 REPO = Path(__file__).parents[2]
 QUICK = {
@@ -97,8 +100,28 @@ class Site:
         self.processes.append(process)
         return process
 
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
     def produce(self, topic: str, records: Sequence[Sent | bytes]) -> list[tuple[int, int]]:
         return client.produce(self.bootstrap, topic, records)
+
+    def read(self, topic: str) -> list[Seen]:
+        """Everything in a topic now, by a client that is not the worker's."""
+        return client.consume_all(self.bootstrap, topic)
+
+    def topic(self, partitions: int = 1, *, letters: bool = True, **config: Any) -> str:
+        """A topic of its own and, with `letters`, the topic of its dead letters."""
+        name = f"t-{secrets.token_hex(4)}"
+        wanted = {name: partitions, **({f"dlq.{name}": 1} if letters else {})}
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        create({"bootstrap.servers": self.bootstrap}, wanted, config=settings, exist_ok=False)
+        return name
+
+    def dead_letters(self, topic: str) -> list["Letter"]:
+        """The dead letters of a topic, with the headers the worker added."""
+        return [Letter.of(seen) for seen in self.read(f"dlq.{topic}")]
 
     async def fetch(self, query: str, *arguments: Any) -> list[Any]:
         """A query on the site's schema; `oncebox.` stands for it."""
@@ -107,6 +130,10 @@ class Site:
             return list(await connection.fetch(query.replace("oncebox.", f'"{self.schema}".'), *arguments))
         finally:
             await connection.close()
+
+    async def count(self, table: str) -> int:
+        rows = await self.fetch(f"SELECT count(*) FROM oncebox.{table}")
+        return int(rows[0][0])
 
     async def states(self) -> dict[str, str]:
         rows = await self.fetch("SELECT key, state FROM oncebox.readable_entries")
@@ -123,10 +150,14 @@ class Site:
             ends = {(p.topic, p.partition): reader.get_watermark_offsets(p, timeout=10)[1] for p in places}
         finally:
             reader.close()
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        asked = ConsumerGroupTopicPartitions(self.group, places)
-        found = admin.list_consumer_group_offsets([asked])[self.group].result(10).topic_partitions
-        return sum(ends[p.topic, p.partition] - max(p.offset, 0) for p in found)
+        found = self.committed(places)
+        return sum(end - found.get(place, 0) for place, end in ends.items())
+
+    def committed(self, places: Sequence[TopicPartition]) -> dict[tuple[str, int], int]:
+        """What the group has committed, as an administrator sees it."""
+        asked = ConsumerGroupTopicPartitions(self.group, list(places))
+        found = self.admin.list_consumer_group_offsets([asked])[self.group].result(10).topic_partitions
+        return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     async def drained(self, *topics: str, within: float = 60) -> None:
         """Wait until the group has committed everything these topics hold."""
@@ -134,7 +165,10 @@ class Site:
         async def nothing_left() -> bool:
             for process in self.processes:
                 assert process.popen.poll() in (None, 0, -signal.SIGKILL), process.tail()
-            return await self.lag(*topics) == 0
+            try:
+                return await self.lag(*topics) == 0
+            except KafkaException:
+                return False  # a broker that has just come back knows no leader for a moment
 
         await eventually(nothing_left, within, f"lag of {topics} did not reach 0\n{self.tails()}", every=0.2)
 
@@ -160,6 +194,30 @@ class Site:
             process.end()
 
 
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter: the original record, and what the worker says about it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    about: Mapping[str, bytes | None]
+
+    @classmethod
+    def of(cls, seen: Seen) -> "Letter":
+        own = {name: value for name, value in seen.headers if name.startswith(("oncebox.", "__dlq."))}
+        given = tuple(h for h in seen.headers if h[0] not in own)
+        return cls(seen.key, seen.value, given, own)
+
+    @property
+    def reason(self) -> str:
+        return (self.about["oncebox.reason"] or b"").decode()
+
+    @property
+    def offset(self) -> int:
+        return int(self.about["__dlq.errors.offset"] or b"-1")
+
+
 @dataclass
 class Process:
     """A worker process that a test started."""
@@ -179,6 +237,11 @@ class Process:
         await eventually(
             lambda: f'"event": "{event}"' in self.log.read_text(), within, f"no {event}\n{self.tail()}", every=0.05
         )
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log lines of one event."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if f'"event": "{name}"' in line]
+        return [json.loads(line) for line in lines]
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])

@@ -2,12 +2,13 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 
 def testify(what: str, key: str, **more: object) -> None:
     """Append one line, durably; single writes with O_APPEND do not interleave."""
-    line = json.dumps({"what": what, "key": key, "pid": os.getpid(), **more}) + "\n"
+    line = json.dumps({"what": what, "key": key, "pid": os.getpid(), "at": time.monotonic(), **more}) + "\n"
     file = os.open(Path(os.environ["SITE_FOLDER"]) / "witness", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, line.encode())

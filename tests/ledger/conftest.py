@@ -10,6 +10,7 @@ import pytest
 
 from tests.ledger.locks import Connection
 from tests.ledger.offers import id_of
+from tests.ledger.wire import Wire, wire_to
 from worker.ledger.ledger import PostgresLedger
 from worker.ledger.migrate import migrate
 from worker.settings import DatabaseSettings
@@ -37,7 +38,7 @@ class Schema:
     admin: Connection
 
     def settings(self, url: str | None = None, **options: Any) -> DatabaseSettings:
-        return DatabaseSettings(url=url or self.url, schema_name=self.name, **options)  # type: ignore[arg-type]
+        return DatabaseSettings(url=url or self.url, schema_name=self.name, **options)
 
     def sql(self, text: str) -> str:
         return text.replace("oncebox.", f'"{self.name}".')
@@ -81,9 +82,7 @@ OpenLedger = Callable[..., Awaitable[PostgresLedger]]
 async def ledger_schema(database_url: str, schema: str) -> AsyncIterator[Schema]:
     admin = await asyncpg.connect(database_url)
     # Entry ids are written as 16 bytes here, as everywhere outside SQL.
-    await admin.set_type_codec(
-        "uuid", encoder=lambda value: value, decoder=bytes, schema="pg_catalog", format="binary"
-    )
+    await admin.set_type_codec("uuid", encoder=lambda value: value, decoder=bytes, schema="pg_catalog", format="binary")
     found = Schema(database_url, schema, admin)
     await migrate(found.settings())
     yield found
@@ -106,8 +105,8 @@ async def open_ledger(ledger_schema: Schema, notices: Notices) -> AsyncIterator[
     """`await open_ledger()` is one more worker's ledger; `url=` sends it through a wire."""
     opened: list[PostgresLedger] = []
 
-    async def open_one(url: str | None = None, *, settings: dict[str, Any] | None = None, **options: Any) -> PostgresLedger:
-        ledger = make_ledger(ledger_schema.settings(url, **(settings or {})), notices, **options)
+    async def open_one(url: str | None = None, *, limits: dict[str, Any] | None = None, **more: Any) -> PostgresLedger:
+        ledger = make_ledger(ledger_schema.settings(url, **(limits or {})), notices, **more)
         opened.append(ledger)
         await ledger.open()
         return ledger
@@ -120,3 +119,9 @@ async def open_ledger(ledger_schema: Schema, notices: Notices) -> AsyncIterator[
 @pytest.fixture
 async def ledger(open_ledger: OpenLedger) -> PostgresLedger:
     return await open_ledger()
+
+
+@pytest.fixture
+async def wire(database_url: str) -> AsyncIterator[Wire]:
+    async with wire_to(database_url) as one:
+        yield one

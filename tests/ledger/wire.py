@@ -73,10 +73,11 @@ class Wire:
         self._calls.add(call)
         halves = [asyncio.ensure_future(half) for half in (self._forth(call, reader), self._back(call, answers))]
         try:
-            await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-            if call.loss is not None:
-                # The server must be able to finish what it began, though nobody listens.
-                await halves[1]
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+                if call.loss is not None:
+                    # The server must be able to finish what it began, though nobody listens.
+                    await halves[1]
         finally:
             for half in halves:
                 half.cancel()
@@ -134,7 +135,8 @@ class Wire:
                 if call.loss is None:
                     call.client.write(chunk)
                 elif call.loss is Loss.ANSWER and self._ended(call, chunk):
-                    return self._break(call)
+                    self._break(call)
+                    return
 
     def _ended(self, call: _Call, chunk: bytes) -> bool:
         """Whether the server has said that it is ready for the next query."""

@@ -46,11 +46,11 @@ def demo(
         composed = compose(scene.run, messages, chance)
         ending = asyncio.run(Play(scene, screen, composed, deliver(composed, chance)).perform())
         seconds = screen.seconds
-        report.print_table(console, ending, seconds)
+        report.print_account(console, ending, scene, seconds)
         if keep:
             report.print_next_steps(console, scene)
-        elif ending.doubtful:
-            console.print("oncebox demo --keep leaves everything running, to look around in it")
+        else:
+            console.print("oncebox demo --keep leaves everything running, to look around in it", soft_wrap=True)
     if as_json:
         print(report.as_json(ending, seconds))
     return 0 if report.total(ending).kept_promise else 1

@@ -20,6 +20,12 @@ _STATES = "SELECT state, count(*) FROM oncebox.readable_entries WHERE starts_wit
 _DUE = "SELECT count(*) FROM oncebox.parked WHERE starts_with(topic, $1) AND due_at IS NOT NULL"
 _ENTRIES = "SELECT operation, key, state, crashes FROM oncebox.readable_entries WHERE starts_with(key, $1)"
 _PARKED = "SELECT topic, count(*) FROM oncebox.parked WHERE starts_with(topic, $1) GROUP BY topic"
+_CHARGING = """
+SELECT EXISTS (SELECT 1 FROM oncebox.sessions s
+                 JOIN oncebox.open_claims c ON c.session = s.id
+                 JOIN oncebox.readable_entries e ON e.id = ANY(c.ids) AND e.fence = c.fence
+                WHERE s.pid = $1 AND s.ended_at IS NULL AND e.operation = 'charge' AND e.state = 'in_progress')
+"""
 _ORDERS = "SELECT client_reference FROM example_orders WHERE starts_with(client_reference, $1)"
 
 
@@ -36,12 +42,16 @@ class Look:
     def finished(self) -> int:
         return sum(self.committed.values())
 
+    def reached(self, ends: Mapping[Place, int]) -> bool:
+        """Whether everything that was sent is finished."""
+        return all(self.committed.get(place, 0) >= end for place, end in ends.items())
+
     @property
     def unsettled(self) -> int:
         return self.states.get("in_progress", 0) + self.states.get("failed_retryable", 0) + self.due
 
 
-class _Book:
+class Book:
     """Somebody else's book, read as it grows; a line's name is under the given field."""
 
     def __init__(self, file: Path, field: str) -> None:
@@ -73,8 +83,8 @@ class Auditor:
         self._consumer = Consumer(settings)
         self._last: dict[Place, int] = {}
         self._sources = [topic_of(stage.run, operation) for operation in TOPICS]
-        self._gateway = _Book(stage.folder / "gateway.jsonl", "account")
-        self._index = _Book(stage.folder / "index.jsonl", "id")
+        self._gateway = Book(stage.folder / "gateway.jsonl", "account")
+        self._index = Book(stage.folder / "index.jsonl", "id")
 
     async def look(self) -> Look:
         effects = await self.effects()
@@ -94,6 +104,10 @@ class Auditor:
             "index_document": self._index.read(),
         }
 
+    async def is_charging(self, pid: int) -> bool:
+        """Whether this worker has claimed a charge and not finished it yet."""
+        return bool((await self._fetch(_CHARGING, pid))[0][0])
+
     async def facts(self) -> dict[Operation, Facts]:
         """Everything the account needs, once all workers have stopped."""
         entries: dict[str, dict[str, Entry]] = {operation: {} for operation in TOPICS}
@@ -110,8 +124,8 @@ class Auditor:
     def close(self) -> None:
         self._consumer.close()
 
-    async def _fetch(self, query: str, start: str) -> "list[asyncpg.Record]":
-        return await self._connection.fetch(in_schema(query, self._schema), start)
+    async def _fetch(self, query: str, wanted: str | int) -> "list[asyncpg.Record]":
+        return await self._connection.fetch(in_schema(query, self._schema), wanted)
 
     def _committed(self) -> dict[Place, int]:
         wanted = [TopicPartition(topic, number) for topic in self._sources for number in range(PARTITIONS)]

@@ -1,6 +1,7 @@
 """The play: two workers, a sender, a kill -9 half-way, a replacement, and the wait until everything is settled."""
 
 import asyncio
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from worker.ledger.migrate import migrate
 from worker.settings import load_settings
 
 _LOOK_EVERY = 0.2
-_SENDING_SECONDS = 3.0
+_SENDING_SECONDS = 2.0
 _STUCK_SECONDS = 45.0
 
 
@@ -60,8 +61,12 @@ class Play:
     async def _open(self) -> None:
         self._start()
         self._start()
-        while not all([worker.has_partitions() for worker in self._workers]):
-            await asyncio.sleep(0.1)
+        deadline = asyncio.get_running_loop().time() + _STUCK_SECONDS
+        for worker in self._workers:
+            while not worker.has_partitions():
+                if asyncio.get_running_loop().time() > deadline:
+                    raise OnceboxError(f"worker {worker.number} was given no partition\n  {worker.last_words()}")
+                await asyncio.sleep(0.1)
         self._screen.say("both workers have joined the group and share the partitions")
 
     async def _run(self, auditor: Auditor, sender: Sender) -> None:
@@ -76,18 +81,28 @@ class Play:
                 for worker in self._workers:
                     worker.must_run()
                 if not victim.killed and look.effects >= unique / 2:
-                    victim.kill()
-                    self._screen.say(f"kill -9 of worker {victim.number} (pid {victim.pid}) in the middle of its work")
-                    self._start()
+                    await self._kill(victim, auditor)
                 if sending.done():
                     sending.result()
-                    if victim.killed and look.committed == sender.ends and not look.unsettled:
+                    if victim.killed and look.reached(sender.ends) and not look.unsettled:
                         return
                     if patience.is_over(look):
                         raise OnceboxError(self._stuck(look, sender.ends))
                 await asyncio.sleep(_LOOK_EVERY)
         finally:
             sending.cancel()
+
+    async def _kill(self, victim: Worker, auditor: Auditor) -> None:
+        """Kill it in the middle of a charge if it can be caught at one within a second, otherwise wherever it is."""
+        until = asyncio.get_running_loop().time() + 1
+        while asyncio.get_running_loop().time() < until:
+            if await auditor.is_charging(victim.pid):
+                # Before the money is taken or after: both happen to real workers.
+                await asyncio.sleep(random.uniform(0, 0.01))
+                break
+        victim.kill()
+        self._screen.say(f"kill -9 of worker {victim.number} (pid {victim.pid}) in the middle of its work")
+        self._start()
 
     async def _account(self, auditor: Auditor) -> Ending:
         self._screen.say("every record is finished; stopping the workers")

@@ -120,7 +120,7 @@ def _environment(run: str, services: Sequence[Service], found: Mapping[str, str]
         "ONCEBOX_LEASE": "3s",
         "ONCEBOX_SETTLE_EVERY": "1s",
         # A killed worker leaves at most this many entries in doubt.
-        "ONCEBOX_IN_FLIGHT": "32",
+        "ONCEBOX_IN_FLIGHT": "16",
         "ONCEBOX_TRANSACTION_CONNECTIONS": "8",
         # A broker that is not ours refuses less than its group.min.session.timeout.ms, 6 s by default.
         "ONCEBOX_SESSION_TIMEOUT": "6s" if foreign_kafka else "3s",

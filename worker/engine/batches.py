@@ -25,6 +25,7 @@ class Batches(Generic[T]):
         size: int,
         calls: int,
         room: Callable[[], int] | None = None,
+        reserve: Callable[[int], None] | None = None,
     ) -> None:
         self._name = name
         self._call = call
@@ -32,6 +33,7 @@ class Batches(Generic[T]):
         self._size = size
         self._calls = calls
         self._room = room
+        self._reserve = reserve
         self._ready: deque[T] = deque()
         self._under_way = 0
         self._scheduled = False
@@ -63,6 +65,9 @@ class Batches(Generic[T]):
             ready = self._ready
             batch = [ready.popleft() for _ in range(min(room, len(ready)))]
             self._under_way += 1
+            if self._reserve is not None:
+                # Before the task runs: the next batch of this very look must not count the same room.
+                self._reserve(len(batch))
             self._tasks.spawn(self._run(batch), self._name)
 
     async def _run(self, batch: list[T]) -> None:

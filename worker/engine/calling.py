@@ -51,12 +51,14 @@ class Caller:
         resources: Any,
         result_limit: int,
         threads: int,
+        clock: Callable[[], float],
         log: Callable[[Item], Any],
     ) -> None:
-        self._may_start = lease.safe
+        self._covers = lease.covers
         self._transactions = transactions
         self._resources = resources
         self._limit = result_limit
+        self._clock = clock
         self._log = log
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="oncebox-handler")
 
@@ -69,7 +71,7 @@ class Caller:
             if handler.kind is Kind.TRANSACTIONAL:
                 return await self._in_transaction(item)
             if handler.declares_effect:
-                effect = Effect(blocks, handler.not_executed, self._may_start)
+                effect = Effect(blocks, handler.not_executed, functools.partial(self._covers, item.fence))
             elif handler.kind is Kind.EXTERNAL:
                 blocks.entered = 1
             value = await self._run(item, effect, None)
@@ -111,6 +113,8 @@ class Caller:
 
     async def _in_transaction(self, item: Item) -> Ended:
         async def body(transaction: Transaction) -> Result:
+            # Only now: waiting for a free connection is not the handler's time.
+            item.deadline = self._clock() + item.route.timeout
             return self._result(item, await self._run(item, None, transaction))
 
         try:

@@ -53,7 +53,9 @@ class Claimer:
         self._behind: dict[bytes, list[Item]] = {}
         self._mostly_known = False
         self.open = 0
-        self._offers: Batches[Item] = Batches("claim", self._claim, tasks, size=batch, calls=calls, room=self._room)
+        self._offers: Batches[Item] = Batches(
+            "claim", self._claim, tasks, size=batch, calls=calls, room=self._room, reserve=self._reserve
+        )
         self._again: Batches[Item] = Batches("claim again", self._claim_again, tasks, size=batch, calls=1)
         self._seen_before: Batches[Item] = Batches("seen before", self._look_back, tasks, size=batch, calls=1)
         self.waiting = Waiting(claims, self.judge, self._too_long, hold=hold)
@@ -73,8 +75,12 @@ class Claimer:
         return fresh
 
     def offer_one(self, item: Item) -> None:
+        """Offer an item whatever its handler's circuit says."""
         item.stage = Stage.OFFERED
-        self._offers.add(item)
+        if item.lane is not None and item.offset < item.lane.seen_below:
+            self._offers.extend(self.look_back((item,)))
+        else:
+            self._offers.add(item)
 
     def reopen(self) -> None:
         """What could not be claimed for a while may be claimed again."""
@@ -86,10 +92,14 @@ class Claimer:
 
     def judge_again(self, item: Item) -> None:
         """Offer the item once more: the row decides what it is now."""
-        if not item.revoked:
-            item.stage = Stage.OFFERED
-            if not self._owner.holds(item):
-                self._offers.add(item)
+        if item.revoked:
+            return
+        if not item.may_claim:
+            item.stage = Stage.LINED_UP
+            return
+        item.stage = Stage.OFFERED
+        if not self._owner.holds(item):
+            self.offer_one(item)
 
     def over(self, item: Item, *, again: bool = False) -> None:
         """The item's claim has ended; with `again` it is judged by the row, as are those that waited for it here."""
@@ -98,6 +108,10 @@ class Claimer:
             del self._holders[item.id]
         if again:
             self.judge_again(item)
+            follower = item.next
+            if follower is not None and follower.stage is Stage.CLAIMED:
+                # It would wait with a claim for one that has none, and may take the room that one needs.
+                self._owner.give_back(follower)
         behind = self._behind.pop(item.id, None)
         if behind:
             for waiter in behind:
@@ -112,10 +126,7 @@ class Claimer:
             # Pruned between two statements, or the session ended: claim again, not in a hot loop.
             self.waiting.later(item, 0.05, self.judge_again)
             return
-        fingerprint = item.fingerprint
-        if row.format != FORMAT:
-            fingerprint = item.route.fingerprint.digest_as(row.format, item.document)
-        match answer(row, fingerprint, item.plan, self._crash_cap):
+        match self._answer(item, row):
             case Answer.REPLAY:
                 self._owner.end(item)
                 self._finisher.replay(item, row)
@@ -135,12 +146,34 @@ class Claimer:
             case Answer.CRASH_LOOP:
                 self._dead_letter(item, row, "crash_loop", f"{row.crashes} workers died while they ran it")
 
+    def _answer(self, item: Item, row: Row) -> Answer:
+        fingerprint = item.fingerprint
+        if row.format != FORMAT:
+            fingerprint = item.route.fingerprint.digest_as(row.format, item.document)
+        return answer(row, fingerprint, item.plan, self._crash_cap)
+
+    def tick(self) -> None:
+        """Park what has waited too long for a claim of its own key in this process."""
+        now = self._clock()
+        for id_, items in list(self._behind.items()):
+            impatient = [item for item in items if now - item.waiting_since >= self._hold]
+            if impatient:
+                self._behind[id_] = [item for item in items if item not in impatient]
+                for item in impatient:
+                    if not item.revoked:
+                        self._too_long(item)
+
     def _room(self) -> int:
         return 0 if self._owner.closed else self._in_flight - self.open
 
+    def _reserve(self, count: int) -> None:
+        self.open += count
+
     async def _claim(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)
+        self.open -= len(offered) - len(batch)
         if not batch:
+            self._offers.kick()
             return
         sent = self._clock()
         claimed = await self._claims.claim(batch, look_first=self._mostly_known)
@@ -152,8 +185,13 @@ class Claimer:
                 self._won(item, won, sent)
                 continue
             lost += 1
+            row = claimed.rows.get(item.id)
+            if row is not None and not item.revoked and self._answer(item, row) is Answer.DUE:
+                # It keeps the key in hand: those behind it would otherwise take it, find it due, and so on for ever.
+                self._again.add(item)
+                continue
             self.over(item)
-            self.judge(item, claimed.rows.get(item.id))
+            self.judge(item, row)
         self._mostly_known = lost * 2 > len(batch)
 
     async def _look_back(self, batch: list[Item]) -> None:
@@ -168,7 +206,9 @@ class Claimer:
                 self._finisher.dead_letter(item, "beyond_ttl", detail)
 
     async def _claim_again(self, offered: list[Item]) -> None:
-        batch = self._hold_keys(offered)
+        holding = [item for item in offered if self._holders.get(item.id) is item]
+        batch = holding + self._hold_keys(item for item in offered if item not in holding)
+        self.open += len(batch) - len(holding)
         if not batch:
             return
         sent = self._clock()
@@ -191,11 +231,11 @@ class Claimer:
                 batch.append(item)
                 continue
             item.stage = Stage.WAITING
+            item.waiting_since = item.waiting_since or self._clock()
             self._behind.setdefault(item.id, []).append(item)
             if item.first and not holder.first and holder.stage is Stage.CLAIMED:
-                # The holder waits for its strand, which may wait for this item: it gives way, or both stand still.
+                # The holder only waits for its turn: it gives way to one whose turn it is.
                 self._owner.give_back(holder)
-        self.open += len(batch)
         return batch
 
     def _won(self, item: Item, won: Won, sent: float) -> None:

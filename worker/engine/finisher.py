@@ -206,6 +206,9 @@ class Finisher:
         await self._ledger.parking.finish(batch)
 
     async def _publish(self, batch: list[_Letter]) -> None:
+        while not self._ledger.lease.safe():  # noqa: ASYNC110 - kept by a thread, which has no event to offer
+            # Without Postgres nothing is finished: also not by a letter, whose record would then be committed.
+            await asyncio.sleep(0.1)
         answers = await self._publisher.publish([out for letter in batch for out in letter.outgoing])
         answer = iter(answers)
         for letter in batch:

@@ -27,6 +27,7 @@ class Item:
     """One record in flight."""
 
     __slots__ = (
+        "ahead",
         "asked_at",
         "attempts",
         "claimed_at",
@@ -37,7 +38,6 @@ class Item:
         "fence",
         "fingerprint",
         "finished",
-        "first",
         "format",
         "id",
         "key",
@@ -73,8 +73,8 @@ class Item:
         self.attempts = 0
         self.crashes = 0
         self.failed_at: datetime | None = None
+        self.ahead: Item | None = None
         self.next: Item | None = None
-        self.first = True
         self.strand: Any = None
         self.asked_at = 0.0
         self.deadline = 0.0
@@ -95,6 +95,20 @@ class Item:
         self.stored_tenant: bytes | None
         self.stored_key: bytes | None
         self.format: int
+
+    @property
+    def first(self) -> bool:
+        """Whether nothing of its strand is ahead of it."""
+        return self.ahead is None
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether the item may be claimed: it is first in its strand, or right behind one that has its claim.
+
+        Behind anything else it would hold a claim, and room, that the one ahead may need to get on.
+        """
+        ahead = self.ahead
+        return ahead is None or (ahead.ahead is None and Stage.CLAIMED <= ahead.stage <= Stage.RUNNING)
 
     @property
     def revoked(self) -> bool:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from worker.engine.calling import Caller, Committed, Ended, Superseded, Unfinished
 from worker.engine.claimer import Claimer
+from worker.engine.execution import Execution
 from worker.engine.finisher import Finisher
-from worker.engine.holding import DANGEROUS, Holding
+from worker.engine.holding import Holding
 from worker.engine.intake import Intake, size_of
 from worker.engine.items import Item, Stage
 from worker.engine.letters import Letters
 from worker.engine.ports import Ledger, Notice, Publisher
-from worker.engine.runners import Runners
 from worker.engine.strands import Strands
 from worker.engine.tasks import Tasks
 from worker.rules.claims import Outcome, State
@@ -55,18 +55,10 @@ class Pipeline:
 
     def __init__(self, outside: Outside, limits: Limits) -> None:
         self._intake = outside.intake
-        self._lease = outside.ledger.lease
-        self._caller = outside.caller
-        self._clock = outside.clock
-        self._notice = outside.notice
         self._strands = Strands()
-        self._running: dict[Item, asyncio.Task[object]] = {}
-        self._gated: list[Item] = []
         self.stopping = False
-        self.overdue = 0
         self.outcomes: Counter[tuple[str, str, Outcome]] = Counter()
         self.room = asyncio.Event()
-        self._runners = Runners(self._run, outside.tasks, limit=limits.concurrency)
         self._finisher = Finisher(
             outside.ledger,
             outside.publisher,
@@ -79,6 +71,16 @@ class Pipeline:
             notice=outside.notice,
         )
         self._holding = Holding(self._offer_one, outside.clock, outside.notice)
+        self._execution = Execution(
+            self,
+            outside.caller,
+            self._holding,
+            outside.ledger.lease,
+            outside.tasks,
+            limit=limits.concurrency,
+            clock=outside.clock,
+            notice=outside.notice,
+        )
         self._claimer = Claimer(
             outside.ledger.claims,
             self._finisher,
@@ -116,18 +118,28 @@ class Pipeline:
         try:
             self._intake.read(item)
         except Refused as refused:
-            item.stage = Stage.ENDED
-            self._finisher.dead_letter(item, refused.reason, refused.detail)
-            return False
+            return self._refuse(item, refused)
+        except Exception as error:
+            # A validator of the user's model may raise anything; the record must not stop the worker for ever.
+            return self._refuse(item, Refused("invalid_payload", f"its validation raised {type(error).__name__}"))
         if self._strands.enter(item):
             item.stage = Stage.OFFERED
             return not self.holds(item)
         return False
 
+    def _refuse(self, item: Item, refused: Refused) -> bool:
+        item.stage = Stage.ENDED
+        self._finisher.dead_letter(item, refused.reason, refused.detail)
+        return False
+
     @property
     def closed(self) -> bool:
         """Whether nothing may be claimed now."""
-        return self.stopping or self._holding.guarded
+        return self.stopping or self._execution.guarded
+
+    def reopen(self) -> None:
+        """What could not be claimed for a while may be claimed again."""
+        self._claimer.reopen()
 
     def holds(self, item: Item) -> bool:
         """Keep an item back while its handler's circuit is open."""
@@ -141,86 +153,17 @@ class Pipeline:
         if item.revoked or self.stopping:
             self.give_back(item)
         elif item.first:
-            self._start(item)
+            self._execution.start(item)
+            following = item.next
+            if following is not None and following.stage is Stage.LINED_UP:
+                self._claimer.judge_again(following)
 
-    def _start(self, item: Item) -> None:
-        route = item.route
-        if item.crashes >= DANGEROUS:
-            self._isolate(item)
-        elif self._holding.guarded or (route.circuit.open and route.trial is not item):
-            self.give_back(item)
-        elif not self._lease.safe():
-            self._gated.append(item)
-        elif route.handler.concurrency is not None and route.running >= route.handler.concurrency:
-            route.backlog.append(item)
-        else:
-            route.running += 1
-            self._runners.start(item)
+    def unstarted(self) -> list[Item]:
+        """Items that hold a claim and have not started."""
+        return self._claimer.unstarted()
 
-    def _isolate(self, item: Item) -> None:
-        """Workers died while they ran this entry: nothing else is claimed or runs beside it."""
-        self._holding.isolate(item)
-        for other in self._claimer.unstarted():
-            if other.crashes < DANGEROUS:
-                self.give_back(other)
-        self._start_alone()
-
-    def _start_alone(self) -> None:
-        if self._running or not self._holding.guarded:
-            return
-        item = self._holding.next_alone()
-        while item is not None and item.stage is not Stage.CLAIMED:
-            self._holding.left(item)
-            item = self._holding.next_alone()
-        if item is None:
-            self._claimer.reopen()
-        elif self._lease.safe():
-            item.route.running += 1
-            self._runners.start(item)
-        else:
-            self._holding.left(item)
-            self.give_back(item)
-
-    async def _run(self, item: Item) -> None:
-        """What a runner does with one item. Never raises."""
-        route = item.route
-        if item.stage is Stage.CLAIMED and self.stopping:
-            self.give_back(item)
-        if item.stage is not Stage.CLAIMED:
-            # Given back while it waited for a runner: its lane was revoked, the worker stops, or another runs alone.
-            self._holding.left(item)
-            self._ran(item)
-            return
-        if not self._lease.safe():
-            self._holding.left(item)
-            self._gated.append(item)
-            self._ran(item)
-            return
-        item.stage = Stage.RUNNING
-        item.deadline = self._clock() + route.timeout
-        task = asyncio.current_task()
-        assert task is not None
-        self._running[item] = task
-        ended = await self._caller.call(item)
-        while task.cancelling():
-            task.uncancel()
-        del self._running[item]
-        self._holding.ended(item, ended)
-        self._ended(item, ended)
-        self._ran(item)
-
-    def _ran(self, item: Item) -> None:
-        route = item.route
-        route.running -= 1
-        while route.backlog:
-            following = route.backlog.popleft()
-            if following.stage is Stage.CLAIMED:
-                self._start(following)
-                break
-        if self._holding.guarded:
-            self._start_alone()
-
-    def _ended(self, item: Item, ended: Ended) -> None:
+    def ended(self, item: Item, ended: Ended) -> None:
+        """A handler has really ended; how decides."""
         match ended:
             case Result():
                 self.end(item)
@@ -247,8 +190,7 @@ class Pipeline:
             if moving.stage is Stage.CLAIMED and moving.first:
                 self.won(moving)
             elif moving.stage is Stage.LINED_UP:
-                moving.stage = Stage.OFFERED
-                self._claimer.offer((moving,))
+                self._claimer.judge_again(moving)
 
     def give_back(self, item: Item) -> None:
         """Release a claim whose handler never started."""
@@ -258,6 +200,8 @@ class Pipeline:
     def claim_over(self, item: Item, *, again: bool = False) -> None:
         """The item's claim has ended, durably."""
         self._claimer.over(item, again=again)
+        if self._execution.guarded:
+            self._execution.start_alone()
 
     def judge_again(self, item: Item) -> None:
         """The row decides what the item is now."""
@@ -278,25 +222,10 @@ class Pipeline:
             self._finisher.unpark(item)
 
     def tick(self) -> None:
-        """Called several times a second: deadlines pass, a lease becomes safe again."""
-        now = self._clock()
-        overdue = 0
-        for item, task in list(self._running.items()):
-            if now < item.deadline:
-                continue
-            if not item.asked_at:
-                item.asked_at = now
-                self._notice("handler_timed_out", operation=item.route.name, next="asked to stop")
-                task.cancel()
-            elif now - item.asked_at > 5.0:
-                overdue += 1
-        self.overdue = overdue
+        """Called several times a second: time has passed."""
+        self._execution.tick()
+        self._claimer.tick()
         self._holding.tick()
-        if self._gated and self._lease.safe():
-            gated, self._gated = self._gated, []
-            for item in gated:
-                if item.stage is Stage.CLAIMED:
-                    self._start(item)
 
     def revoke(self, lanes: Sequence[Lane]) -> None:
         """Stop starting anything of these lanes, at once; claims that never started are given back."""
@@ -319,19 +248,21 @@ class Pipeline:
 
     def running(self, lanes: Sequence[Lane] | None = None) -> list[Item]:
         """Items whose handler runs, of these lanes or of all."""
-        return [item for item in self._running if lanes is None or item.lane in lanes]
+        return self._execution.running(lanes)
 
     def cancel(self, items: Iterable[Item]) -> None:
         """Ask running handlers to stop."""
-        for item in items:
-            task = self._running.get(item)
-            if task is not None:
-                task.cancel()
+        self._execution.cancel(items)
+
+    @property
+    def overdue(self) -> int:
+        """Handlers that run on although they were asked to stop."""
+        return self._execution.overdue
 
     @property
     def busy(self) -> int:
         """What runs, and what is decided but not durable yet."""
-        return self._finisher.busy + len(self._running)
+        return self._finisher.busy + len(self._execution)
 
     @property
     def open_claims(self) -> int:

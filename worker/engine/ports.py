@@ -17,6 +17,7 @@ class Lease(Protocol):
     """The right to start work."""
 
     def safe(self) -> bool: ...
+    def covers(self, fence: int) -> bool: ...
 
 
 class Claims(Protocol):

@@ -1,7 +1,7 @@
 """Order per key: items of one strand start one after another, in the order of their offsets.
 
-Only the first two items of a strand may be claimed ahead of their handler: enough to hide the claim's round trip, and
-few enough that a crash leaves little in doubt.
+Only the first item of a strand and, once that has its claim, the second may be claimed: enough to hide the claim's
+round trip, and few enough that a crash leaves little in doubt.
 """
 
 from typing import Any
@@ -27,8 +27,8 @@ class Strands:
         if last is None:
             return True
         last.next = item
-        item.first = False
-        return last.first
+        item.ahead = last
+        return item.may_claim
 
     def leave(self, item: Item) -> tuple[Item, ...]:
         """Let an item go that has ended; gives those that may move now: the new first one, and the one behind it.
@@ -36,17 +36,17 @@ class Strands:
         An item that ends before it is first (a duplicate answered ahead) is passed over when its turn comes.
         """
         strand = item.strand
-        if strand is None or not item.first:
+        if strand is None or item.ahead is not None:
             return ()
         following = item.next
         item.next = item.strand = None
         while following is not None and following.stage is Stage.ENDED:
             gone, following = following, following.next
-            gone.next = gone.strand = None
+            gone.next = gone.strand = gone.ahead = None
         if following is None:
             del self._last[strand]
             return ()
-        following.first = True
+        following.ahead = None
         second = following.next
         return (following,) if second is None else (following, second)
 
@@ -55,7 +55,7 @@ class Strands:
         for strand in [strand for strand, last in self._last.items() if last.lane is lane]:
             del self._last[strand]
         for item in lane.watermark:
-            item.next = item.strand = None
+            item.next = item.strand = item.ahead = None
 
 
 def strand_of(item: Item) -> Any:

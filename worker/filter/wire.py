@@ -43,7 +43,7 @@ class Wire:
             "protocol": 2,
             "driver_info": None,
         }
-        self._pool = ConnectionPool(**options)
+        self._pool: Any = ConnectionPool(**options)
         self._timeout = timeout
         self._closed = False
 

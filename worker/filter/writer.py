@@ -45,7 +45,7 @@ class Writer:
                 waiting[row.id] = row
         if waiting and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._write(), name="filter writer")
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._told)
 
     async def close(self) -> None:
         """Give what waits one timeout to be written, and drop the rest; nothing runs afterwards."""
@@ -62,12 +62,15 @@ class Writer:
                 await asyncio.wait({task})
 
     async def _write(self) -> None:
-        while self._waiting:
-            ids = list(islice(self._waiting, _BATCH))
-            rows = [self._waiting.pop(id_) for id_ in ids]
-            commands = list(self._commands(rows))
-            if commands and await self._wire.ask(packed(commands), len(commands), self._breaker) is None:
-                self._waiting.clear()
+        try:
+            while self._waiting:
+                ids = list(islice(self._waiting, _BATCH))
+                commands = list(self._commands([self._waiting.pop(id_) for id_ in ids]))
+                if commands:
+                    await self._wire.ask(packed(commands), len(commands), self._breaker)
+        finally:
+            # In the same step as the last look at what waits: a row added after it would wait for nobody.
+            self._task = None
 
     def _commands(self, rows: Iterable[Row]) -> Iterable[tuple[str | int | bytes, ...]]:
         now_ms = int(self._now() * 1000)
@@ -76,7 +79,6 @@ class Writer:
             if left_ms >= _SHORTEST_MS:
                 yield b"SET", self._prefix + row.id, self._sealer.seal(row), b"PX", left_ms
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+    def _told(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._notice("filter_write_broke", error=repr(error), alert="a defect: rows are not remembered")

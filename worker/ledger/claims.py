@@ -9,6 +9,7 @@ import asyncpg
 from asyncpg.pgproto.pgproto import UUID
 
 from worker.errors import ServiceUnavailable
+from worker.ledger.clock import clock
 from worker.ledger.connect import Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.sessions import Session
@@ -17,6 +18,7 @@ from worker.rules.entries import Claimable, Row, Won
 from worker.rules.writes import Claimed
 
 Notice = Callable[..., None]
+_MOST_ATTEMPTS = 32_767  # what the column holds
 
 
 class Claims:
@@ -65,7 +67,7 @@ class Claims:
         arguments = (
             ids,
             [o.fingerprint for o in offers],
-            [o.plan.attempts_cap for o in offers],
+            [min(o.plan.attempts_cap, _MOST_ATTEMPTS) for o in offers],
             [o.plan.kind for o in offers],
             [o.plan.ttl for o in offers],
             self._crash_cap,
@@ -78,8 +80,10 @@ class Claims:
                 self._notice("claim_broke", error=str(error), next="offering the same keys again")
                 return {}
         if len(won) < len(offers):
-            # One reason for a refusal is a row whose fence is above ours; the next try must come from a fresh block.
+            # One reason for a refusal is a row whose fence is above ours: the next try must come from a fresh block.
+            # Another is that our session has ended.
             self._fences.discard()
+            self._session.check()
         return won
 
     async def look_up(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
@@ -98,25 +102,45 @@ class Claims:
         rows: dict[bytes, Row] = {}
         if look_first:
             rows = await self._look_up(line, [UUID(o.id) for o in offers])
-            offers = [o for o in offers if o.id not in rows]
-        ids = [UUID(o.id) for o in offers]
-        claimed = await self._call(line, "claim", ids, *_columns(offers)) if ids else _Answer(0, [])
-        if len(claimed.found) == len(ids) and not rows:
+        asked = [o for o in offers if o.id not in rows] if rows else offers
+        claimed = _Answer(0, [])
+        if asked:
+            claimed = await self._call(line, "claim", [UUID(o.id) for o in asked], *_columns(asked))
+        if len(claimed.found) == len(offers):
             return Claimed(claimed.fence)
-        plain = {row[0].bytes for row in claimed.found}
-        answer = Claimed(claimed.fence, rows, all_won=False, plain=plain)
-        rest = [i for i in ids if i.bytes not in plain]
+        try:
+            return await self._with_losers(line, offers, claimed, rows)
+        except BaseException:
+            # The caller will not hear of what was won: a claim it does not know of must not look like one that runs.
+            self._fences.lose(claimed.fence)
+            raise
+
+    async def _with_losers(
+        self, line: Line, offers: Sequence[Claimable], claimed: "_Answer", rows: dict[bytes, Row]
+    ) -> Claimed:
+        answer = Claimed(claimed.fence, rows, all_won=False, plain={row[0].bytes for row in claimed.found})
+        rest = [UUID(o.id) for o in offers if o.id not in answer.plain and o.id not in rows]
         if rest:
             rows.update(await self._look_up(line, rest))
-        lost = [r for r in answer.rows.values() if r.state is State.IN_PROGRESS and r.fence in self._fences.lost]
-        if lost:
-            lost.sort(key=_by_id)
-            retaken = await self._under_fence(line, "retake", [UUID(r.id) for r in lost], [r.fence for r in lost])
+        if not rows:
+            # Offered, not won and not there: either all were pruned just now, or our session has ended.
+            self._session.check()
+        mine = [r for o in offers if (r := rows.get(o.id)) is not None and self._lost(r, o)]
+        if mine:
+            retaken = await self._under_fence(line, "retake", [UUID(r.id) for r in mine], [r.fence for r in mine])
             self._notice("claim_retaken", entries=len(retaken))
             answer.won.update(retaken)
             for id_ in retaken:
-                del answer.rows[id_]
+                del rows[id_]
         return answer
+
+    def _lost(self, row: Row, offer: Claimable) -> bool:
+        """Whether the row is a claim of ours that nobody runs, made for this very payload."""
+        return (
+            row.state is State.IN_PROGRESS
+            and row.fence in self._fences.lost
+            and (row.fingerprint, row.format) == (offer.fingerprint, offer.format)
+        )
 
     async def _under_fence(self, line: Line, name: str, ids: list[UUID], *arguments: Any) -> dict[bytes, Won]:
         answer = await self._call(line, name, ids, *arguments)
@@ -125,8 +149,9 @@ class Claims:
     async def _call(self, line: Line, name: str, *arguments: Any) -> "_Answer":
         """One statement under a fresh fence; a fence without an answer is remembered as lost."""
         fences = self._fences
-        if fences.empty:
-            fences.refill(await line.fetchval(self._queries["draw_fences"]))
+        while fences.empty:
+            asked_at = clock()
+            fences.refill(await line.fetchval(self._queries["draw_fences"]), asked_at)
         fence = fences.take()
         fences.calling.add(fence)
         try:
@@ -173,7 +198,7 @@ def backoff(attempt: int) -> float:
     return min(1.0, 0.05 * 2.0 ** min(attempt, 10))
 
 
-def _by_id(offer: Claimable | Row) -> bytes:
+def _by_id(offer: Claimable) -> bytes:
     return offer.id
 
 

@@ -4,6 +4,7 @@ A call that breaks says nothing about its outcome; that is for the caller to set
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
@@ -25,39 +26,54 @@ BROKEN = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # among them: the only server that answers is a read-only standby
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # 57xxx: shutdown, crash, cannot connect now, statement timeout
     asyncpg.TransactionRollbackError,  # 40xxx: deadlock, serialization
     asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,  # a connection that outlived its primary
     asyncpg.LockNotAvailableError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,
     asyncpg.InternalServerError,  # a distributed Postgres says XX000 when a node goes away
     asyncpg.InvalidCachedStatementError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidSQLStatementNameError,  # a pooler in between gave us a backend that never heard of our statements
 )
 
 
 def connector(
-    settings: DatabaseSettings, *, role: str, planner: Mapping[str, str] | None = None, idle_limit: float | None = None
+    settings: DatabaseSettings,
+    *,
+    role: str,
+    planner: Mapping[str, str] | None = None,
+    limit: float | None = None,
+    answer_within: float | None = None,
+    idle_limit: float = 60.0,
 ) -> Connect:
-    """How to open one connection for a role; only a primary is accepted."""
-    milliseconds = int(settings.statement_timeout.total_seconds() * 1000)
+    """How to open one connection for a role; only a primary is accepted.
+
+    `limit` is for a statement at the server (0: none), `answer_within` for its answer here: the server may be unable to
+    tell us anything.
+    """
+    limit = settings.statement_timeout.total_seconds() if limit is None else limit
+    answer_within = answer_within or (limit + 5 if limit else None)
+    milliseconds = str(int(limit * 1000))
     server = {
         "application_name": f"oncebox {role}",
         "synchronous_commit": "on",
-        "statement_timeout": str(milliseconds),
-        "lock_timeout": str(milliseconds),
+        "statement_timeout": milliseconds,
+        "lock_timeout": milliseconds,
         "jit": "off",
-        "idle_in_transaction_session_timeout": str(int((idle_limit or 60) * 1000)),
+        "idle_in_transaction_session_timeout": str(int(idle_limit * 1000)),
         **(planner or {}),
     }
 
     async def connect() -> Connection:
         return await asyncpg.connect(
             settings.url.get_secret_value(),
-            timeout=settings.connect_timeout.total_seconds(),
-            command_timeout=settings.statement_timeout.total_seconds() + 5,
+            timeout=min(settings.connect_timeout.total_seconds(), answer_within or math.inf),
+            command_timeout=answer_within,
             server_settings=server,
             target_session_attrs=SessionAttribute.read_write,
         )
@@ -74,11 +90,11 @@ class Line:
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run one statement; `ServiceUnavailable` means its outcome is unknown."""
+        connection = await self.connection()
         try:
-            connection = self._connection or await self.connection()
             return await connection.fetch(query, *arguments)
         except BROKEN as error:
-            await self.drop()
+            self.drop()
             raise unavailable(error) from error
 
     async def fetchval(self, query: str, *arguments: Any) -> Any:
@@ -88,15 +104,20 @@ class Line:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Several statements that commit together; `ServiceUnavailable` means the outcome of all is unknown."""
+        connection = await self.connection()
+        block = connection.transaction()
         try:
-            connection = await self.connection()
-            async with connection.transaction():
-                yield connection
-        except BROKEN as error:
-            await self.drop()
-            raise unavailable(error) from error
+            await block.start()
+            yield connection
+            await block.commit()
+        except BaseException as error:
+            # The server rolls back what it was not told to commit; asking it to could take as long as the failure did.
+            self.drop()
+            if isinstance(error, BROKEN):
+                raise unavailable(error) from error
+            raise
 
-    async def drop(self) -> None:
+    def drop(self) -> None:
         """Forget the connection without waiting for a server that may not answer."""
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -109,10 +130,14 @@ class Line:
                 await connection.close(timeout=2)
 
     async def connection(self) -> Connection:
-        """The open connection, or a new one."""
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self._connect()
-        return self._connection
+        """The open connection, or a new one; whatever keeps us from it may be over at the next try."""
+        connection = self._connection
+        if connection is None or connection.is_closed():
+            try:
+                connection = self._connection = await self._connect()
+            except (*BROKEN, asyncpg.PostgresError) as error:
+                raise unavailable(error) from error
+        return connection
 
 
 class Lines:
@@ -126,12 +151,13 @@ class Lines:
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[Line]:
+        """A line of one's own for a while; waits for a free one as long as that takes."""
         line = await self._free.get()
         try:
             yield line
         except BaseException:
             # Cancelled or failed in the middle of a statement: the connection may still be busy with it.
-            await line.drop()
+            line.drop()
             raise
         finally:
             self._free.put_nowait(line)

@@ -1,16 +1,24 @@
 """Fences, drawn ahead in blocks, and which of them are open or lost."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from worker.ledger.clock import clock
 
 BLOCK = 1000
+# A block is used only while it is young: the fences of a key rise across a prune, too, because an entry is pruned only
+# long after its claim, when every block that was drawn before that claim has been thrown away.
+LIFETIME = 60.0
 
 
 class Fences:
     """The fences of this process. Rising, never reused, one per claim statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = clock) -> None:
+        self._now = now
         self._next = 0
         self._end = 0
+        self._good_until = 0.0
         self._open: dict[int, int] = {}
         self._finished: list[int] = []
         self.calling: set[int] = set()  # claim statements under way
@@ -18,10 +26,12 @@ class Fences:
 
     @property
     def empty(self) -> bool:
-        return self._next == self._end
+        return self._next == self._end or self._now() >= self._good_until
 
-    def refill(self, first: int) -> None:
-        self._next, self._end = first, first + BLOCK
+    def refill(self, first: int, asked_at: float) -> None:
+        """Take a block that was asked for at that time; one that was overtaken by a later one is thrown away."""
+        if first >= self._end:
+            self._next, self._end, self._good_until = first, first + BLOCK, asked_at + LIFETIME
 
     def take(self) -> int:
         fence = self._next
@@ -39,18 +49,25 @@ class Fences:
         else:
             self._finished.append(fence)
 
+    def lose(self, fence: int) -> None:
+        """Whoever asked will not hear what this claim statement gave: its claims must be retaken or released."""
+        self._open.pop(fence, None)
+        self.lost.add(fence)
+
     def closed(self, fences: Iterable[int]) -> None:
-        """Claims left in_progress, one fence each."""
-        counts = self._open
-        for fence in fences:
-            left = counts.get(fence)
+        """Claims left in_progress, one fence each; a claim must be told once, or its batch looks finished too early."""
+        for fence, claims in Counter(fences).items():
+            left = self._open.pop(fence, None)
             if left is None:
                 continue
-            if left == 1:
-                del counts[fence]
-                self._finished.append(fence)
+            if left > claims:
+                self._open[fence] = left - claims
             else:
-                counts[fence] = left - 1
+                self._finished.append(fence)
+
+    def held(self) -> set[int]:
+        """Fences of claims that this process has, or may be getting just now. Callable from any thread."""
+        return {*self._open.copy(), *self.calling.copy()}
 
     def finished(self) -> list[int]:
         """Fences whose open-claims rows may be deleted; each is told once."""

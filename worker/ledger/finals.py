@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from asyncpg.pgproto.pgproto import UUID
 
 from worker.errors import ServiceUnavailable
-from worker.ledger.claims import backoff
+from worker.ledger.claims import backoff, read_row
 from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.fences import Fences
+from worker.rules.results import Result
 from worker.rules.writes import Done, Doubted, Failed, Released
 
 Notice = Callable[..., None]
@@ -37,44 +39,58 @@ class Finals:
         self._notice = notice
 
     async def complete(self, done: Sequence[Done]) -> set[bytes]:
-        """Store the results of claims we still hold; the ids that come back were decided by someone else first."""
-        done = sorted(done, key=_by_id)
-        arguments = _results(done)
+        """Store the results of claims we still hold; hand the ids that come back to `complete_late`.
 
-        async def call(line: Line) -> set[bytes]:
-            rows = await line.fetch(self._queries["complete"], *arguments)
-            if len(rows) == len(done):
-                return set()
-            return {d.id for d in done} - {r[0].bytes for r in rows}
-
-        return await self._repeat(call, done)
-
-    async def complete_late(self, done: Sequence[Done]) -> set[bytes]:
-        """Store results of claims that were settled meanwhile; the ids that come back were refused by fence.
-
-        A refused result is kept in the entry's history: the effect may have happened twice.
+        Those were settled meanwhile, or stored already by a try whose answer was lost.
         """
         done = sorted(done, key=_by_id)
-        arguments = (*_results(done), [d.ttl for d in done])
+        arguments = result_columns(done)
+        rows = await self._repeat(lambda line: line.fetch(self._queries["complete"], *arguments))
+        if len(rows) == len(done):
+            self._fences.closed(arguments[1])
+            return set()
+        stored = {r[0].bytes for r in rows}
+        self._fences.closed(d.fence for d in done if d.id in stored)
+        return {d.id for d in done} - stored
+
+    async def complete_late(self, done: Sequence[Done]) -> set[bytes]:
+        """Store results of claims that were settled meanwhile; the ids that come back must be judged by their rows.
+
+        A result refused by fence is kept in the entry's history: the effect may have happened twice. One that the row
+        holds already, byte for byte, was stored by a try whose answer was lost.
+        """
+        done = sorted(done, key=_by_id)
+        arguments = (*result_columns(done), [d.ttl for d in done])
 
         async def call(line: Line) -> set[bytes]:
             async with line.transaction() as tx:
-                rows = await tx.fetch(self._queries["complete_late"], *arguments)
-                stored = [r[0] for r in rows]
+                stored = [r[0] for r in await tx.fetch(self._queries["complete_late"], *arguments)]
                 await self._leave_doubt(tx, stored)
-                refused = {d.id for d in done} - {i.bytes for i in stored}
-                for one in done:
-                    if one.id in refused:
-                        await tx.execute(
-                            self._queries["refuse_result"],
-                            UUID(one.id),
-                            one.fence,
-                            one.result.status.name,
-                            one.result.body,
-                        )
-                return refused
+                found = {i.bytes for i in stored}
+                return await self._refuse(tx, [d for d in done if d.id not in found])
 
-        return await self._repeat(call, done)
+        refused = await self._repeat(call)
+        self._fences.closed(d.fence for d in done)
+        return refused
+
+    async def _refuse(self, tx: Connection, done: Sequence[Done]) -> set[bytes]:
+        """Of results not stored just now, those that the row does not hold either; foreign ones go to the history."""
+        if not done:
+            return set()
+        found = await tx.fetch(self._queries["look_up"], [UUID(d.id) for d in done])
+        rows = {r["id"].bytes: read_row(r) for r in found}
+        refused = set()
+        for one in done:
+            row = rows.get(one.id)
+            if row is None or row.fence != one.fence:
+                result = one.result
+                await tx.execute(
+                    self._queries["refuse_result"], UUID(one.id), one.fence, result.status.name, result.body
+                )
+            elif row.result == _as_stored(one.result):
+                continue
+            refused.add(one.id)
+        return refused
 
     async def fail(self, failed: Sequence[Failed]) -> set[bytes]:
         """Note that nothing was executed; the ids that come back were decided by someone else first."""
@@ -83,7 +99,7 @@ class Finals:
             [UUID(f.id) for f in failed],
             [f.fence for f in failed],
             [f.delay for f in failed],
-            [f.error for f in failed],
+            [text(f.error) for f in failed],
         )
 
         async def call(line: Line) -> set[bytes]:
@@ -92,25 +108,23 @@ class Finals:
                 await self._leave_doubt(tx, changed)
                 return {f.id for f in failed} - {i.bytes for i in changed}
 
-        return await self._repeat(call, failed)
+        undecided = await self._repeat(call)
+        self._fences.closed(arguments[1])
+        return undecided
 
     async def release(self, released: Sequence[Released]) -> set[bytes]:
         """Give back claims whose handler never started; counts nothing, due at once."""
         released = sorted(released, key=_by_id)
-
-        async def call(line: Line) -> set[bytes]:
-            rows = await line.fetch(
-                self._queries["release"], [UUID(r.id) for r in released], [r.fence for r in released]
-            )
-            return {r.id for r in released} - {r[0].bytes for r in rows}
-
-        return await self._repeat(call, released)
+        arguments = [UUID(r.id) for r in released], [r.fence for r in released]
+        rows = await self._repeat(lambda line: line.fetch(self._queries["release"], *arguments))
+        self._fences.closed(arguments[1])
+        return {r.id for r in released} - {r[0].bytes for r in rows}
 
     async def doubt(self, doubted: Sequence[Doubted]) -> set[bytes]:
         """Note that nobody knows whether the effect happened."""
         doubted = sorted(doubted, key=_by_id)
         fences = {d.id: d.fence for d in doubted}
-        arguments = ([UUID(d.id) for d in doubted], [d.fence for d in doubted], [d.error for d in doubted])
+        arguments = ([UUID(d.id) for d in doubted], [d.fence for d in doubted], [text(d.error) for d in doubted])
 
         async def call(line: Line) -> set[bytes]:
             async with line.transaction() as tx:
@@ -119,7 +133,9 @@ class Finals:
                 await write_doubts(tx, self._queries, written, lease=self._lease, first_probe=self._first_probe)
                 return fences.keys() - {r[0].bytes for r in rows}
 
-        return await self._repeat(call, doubted)
+        undecided = await self._repeat(call)
+        self._fences.closed(arguments[1])
+        return undecided
 
     async def tidy(self) -> None:
         """Delete the open-claims rows of finished batches, in bulk."""
@@ -137,20 +153,17 @@ class Finals:
         await tx.execute(self._queries["end_doubts"], ids)
         await tx.execute(self._queries["wake_parked"], ids)
 
-    async def _repeat(self, call: Callable[[Line], Awaitable[T]], claims: Sequence[Any]) -> T:
+    async def _repeat(self, call: Callable[[Line], Awaitable[T]]) -> T:
         """Repeat until answered: the fence makes that harmless, and only an answer lets the offset move."""
         attempt = 0
         async with self._lines.take() as line:
             while True:
                 try:
-                    answer = await call(line)
+                    return await call(line)
                 except ServiceUnavailable as error:
                     attempt += 1
                     self._notice("final_write_broke", error=str(error), next="writing it again")
                     await asyncio.sleep(backoff(attempt))
-                else:
-                    self._fences.closed(c.fence for c in claims)
-                    return answer
 
 
 async def write_doubts(
@@ -171,7 +184,8 @@ def _by_id(claim: Done | Failed | Doubted | Released) -> bytes:
     return claim.id
 
 
-def _results(done: Sequence[Done]) -> tuple[list[Any], ...]:
+def result_columns(done: Sequence[Done]) -> tuple[list[Any], ...]:
+    """The parameters of a completion, as columns."""
     results = [d.result for d in done]
     return (
         [UUID(d.id) for d in done],
@@ -179,5 +193,14 @@ def _results(done: Sequence[Done]) -> tuple[list[Any], ...]:
         [r.status for r in results],
         [r.content_type for r in results],
         [r.body for r in results],
-        [r.code for r in results],
+        [r.code if r.code is None else text(r.code) for r in results],
     )
+
+
+def _as_stored(result: Result) -> Result:
+    return result if result.code is None else replace(result, code=text(result.code))
+
+
+def text(given: str) -> str:
+    """What a text column can hold: one NUL or lone surrogate in a handler's error would refuse the whole batch."""
+    return given.encode(errors="replace").decode().replace("\0", "\ufffd")

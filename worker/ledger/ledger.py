@@ -1,8 +1,11 @@
 """The ledger of one process: its connections, its session, and everything it may write."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
 from worker.ledger.connect import HOT, Lines, connector
 from worker.ledger.feeds import Feeds
@@ -19,10 +22,11 @@ from worker.rules.handlers import Handler
 from worker.settings import DatabaseSettings
 
 Notice = Callable[..., None]
+_LAST_WRITE = 2.0
 
 
 class PostgresLedger:
-    """Opens and closes everything that talks to Postgres. Three kinds of connections, each with planner settings of its own."""
+    """Opens and closes everything that talks to Postgres: four kinds of connections, each with settings of its own."""
 
     def __init__(
         self,
@@ -36,17 +40,25 @@ class PostgresLedger:
         role: str = "run",
     ) -> None:
         self._settings = settings
+        self._notice = notice
         self.queries = load_queries(settings.schema_name)
         queries = self.queries
         self.fences = Fences()
         hot = connector(settings, role=role, planner=HOT)
         rare = connector(settings, role=f"{role} janitor")
+        # A renewal that hangs on a dead connection must leave time for another one on a fresh connection.
+        renewal = connector(settings, role=f"{role} session", limit=lease / 3, answer_within=lease / 3)
         # A worker stopped between its completion and its COMMIT keeps rows locked; the server gives up on it in time.
-        user = connector(settings, role=f"{role} handlers", idle_limit=max(longest_timeout, lease))
+        user = connector(
+            settings,
+            role=f"{role} handlers",
+            limit=max(longest_timeout, settings.statement_timeout.total_seconds()),
+            idle_limit=max(longest_timeout, lease),
+        )
         self._hot = Lines(hot, settings.hot_connections)
         self._rare = Lines(rare, 2)
         self._user = Lines(user, settings.transaction_connections)
-        self.session = Session(rare, queries, lease=lease, role=role, notice=notice)
+        self.session = Session(renewal, queries, lease=lease, role=role, held=self.fences.held, notice=notice)
         self.claims = Claims(self._hot, queries, self.session, self.fences, crash_cap=crash_cap, notice=notice)
         self.finals = Finals(self._hot, queries, self.fences, lease=lease, first_probe=first_probe, notice=notice)
         self.parking = ParkingLot(self._rare, queries, notice)
@@ -74,10 +86,14 @@ class PostgresLedger:
             rows = await line.fetch(self.queries["open_fences"], self.session.id)
             ids = {row["fence"]: row["ids"] for row in rows}
             strays = self.fences.strays(ids)
+            if not strays:
+                return 0
             for fence in strays:
                 await line.fetch(self.queries["release"], sorted(ids[fence]), [fence] * len(ids[fence]))
-            if strays:
-                await line.fetch(self.queries["forget_open_claims"], strays)
+            await line.fetch(self.queries["forget_open_claims"], strays)
+        # What has committed cannot commit again.
+        self.fences.lost.difference_update(strays)
+        self._notice("strays_released", claims=len(strays))
         return len(strays)
 
     async def ping(self) -> Any:
@@ -90,7 +106,9 @@ class PostgresLedger:
         return self._rare.take()
 
     async def close(self) -> None:
-        """End the session, then close every connection."""
+        """Forget finished claims, end the session, then close every connection. Bounded, whatever Postgres does."""
+        with suppress(ServiceUnavailable, TimeoutError):
+            await asyncio.wait_for(self.finals.tidy(), _LAST_WRITE)
         await self.session.close()
         for lines in (self._hot, self._rare, self._user):
             await lines.close()

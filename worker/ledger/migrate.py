@@ -1,5 +1,6 @@
-"""Bringing the schema up to date: numbered files, forward only, each in its own transaction."""
+"""Bringing the schema up to date: numbered files, forward only, all that are missing in one transaction."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -46,7 +47,7 @@ async def migrate(settings: DatabaseSettings) -> list[Migration]:
             advice=f"grant it CREATE on the database, or create the schema {settings.schema_name!r} as its owner first",
         ) from error
     finally:
-        await connection.close()
+        await _close(connection)
 
 
 async def pending(connection: Connection, schema: str) -> list[Migration]:
@@ -63,10 +64,10 @@ async def refuse_stale_schema(settings: DatabaseSettings) -> None:
     connection = await _open(settings)
     try:
         missing = await pending(connection, settings.schema_name)
-    except BROKEN as error:
-        raise unavailable(error) from error
+    except Exception as error:
+        raise explain_database_error(error, settings.url.get_secret_value()) from error
     finally:
-        await connection.close()
+        await _close(connection)
     if missing:
         raise ConfigError(
             f"the ledger in schema {settings.schema_name!r} lacks {len(missing)} migration(s), from"
@@ -77,16 +78,22 @@ async def refuse_stale_schema(settings: DatabaseSettings) -> None:
 
 async def _open(settings: DatabaseSettings) -> Connection:
     try:
-        return await connector(settings, role="migrate")()
+        return await connector(settings, role="migrate", limit=0)()
     except Exception as error:
         raise explain_database_error(error, settings.url.get_secret_value()) from error
 
 
+async def _close(connection: Connection) -> None:
+    with suppress(*BROKEN):
+        await connection.close(timeout=2)
+
+
 async def _apply(connection: Connection, schema: str) -> list[Migration]:
-    await connection.execute("SET statement_timeout = 0")
-    applied = []
     async with connection.transaction():
+        # As long as it takes: another migration is under way. Nothing is locked meanwhile.
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        # But a lock on a table that workers use is soon given up: they would all wait behind us.
+        await connection.execute("SELECT set_config('lock_timeout', '5s', true)")
         if await connection.fetchval("SELECT to_regnamespace($1)", f'"{schema}"') is None:
             await connection.execute(f'CREATE SCHEMA "{schema}"')
         await connection.execute(
@@ -96,21 +103,21 @@ async def _apply(connection: Connection, schema: str) -> list[Migration]:
                 schema,
             )
         )
-        for step in await pending(connection, schema):
+        applied = await pending(connection, schema)
+        for step in applied:
             await connection.execute(step.text)
             await connection.execute(
                 in_schema("INSERT INTO oncebox.migrations (number, name) VALUES ($1, $2)", schema),
                 step.number,
                 step.name,
             )
-            applied.append(step)
-    await _compress(connection, schema)
+        if any(step.number == 1 for step in applied):
+            await _compress(connection, schema)
     return applied
 
 
 async def _compress(connection: Connection, schema: str) -> None:
     """Results take a third less CPU with lz4; a server built without it keeps pglz."""
-    try:
-        await connection.execute(in_schema("ALTER TABLE oncebox.entries ALTER result SET COMPRESSION lz4", schema))
-    except (asyncpg.FeatureNotSupportedError, asyncpg.InvalidParameterValueError, asyncpg.InsufficientPrivilegeError):
-        return
+    with suppress(asyncpg.FeatureNotSupportedError, asyncpg.InvalidParameterValueError):
+        async with connection.transaction():
+            await connection.execute(in_schema("ALTER TABLE oncebox.entries ALTER result SET COMPRESSION lz4", schema))

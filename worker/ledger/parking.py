@@ -2,19 +2,23 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from asyncpg.pgproto.pgproto import UUID
 
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import backoff
-from worker.ledger.connect import Line, Lines
+from worker.ledger.connect import Connection, Line, Lines
+from worker.rules.claims import State
 from worker.rules.record import Record
 from worker.rules.writes import Parked, Parking, Place
 
 Notice = Callable[..., None]
+T = TypeVar("T")
+_CAN_RUN = (State.IN_PROGRESS, State.FAILED_RETRYABLE, State.UNKNOWN)
+_IN_DOUBT = (State.UNKNOWN,)
 
 
 class ParkingLot:
@@ -26,35 +30,18 @@ class ParkingLot:
         self._notice = notice
 
     async def park(self, parkings: Sequence[Parking]) -> set[Place]:
-        """Park records and hold their entries; the places that come back were not parked, their entry having moved on."""
+        """Park records and hold their entries; the places that come back must be judged by their entries again.
+
+        A record without a due time waits for its entry to leave `unknown`, so it is parked only while that is the
+        state: nothing would ever wake it in another. One with a due time is parked while its entry can still run.
+        """
         parkings = sorted(parkings, key=lambda p: p.place)
-        attempt = 0
-        async with self._lines.take() as line:
-            while True:
-                try:
-                    return await self._park(line, parkings)
-                except ServiceUnavailable as error:
-                    attempt += 1
-                    self._notice("park_broke", error=str(error), next="parking again")
-                    await asyncio.sleep(backoff(attempt))
+        return await self._repeat("park_broke", lambda line: self._park(line, parkings))
 
     async def finish(self, places: Sequence[Place]) -> None:
         """Remove parked records that are finished, and let go of their entries."""
-        attempt = 0
-        while True:
-            try:
-                return await self._finish(sorted(places))
-            except ServiceUnavailable as error:
-                attempt += 1
-                self._notice("unpark_broke", error=str(error), next="trying again")
-                await asyncio.sleep(backoff(attempt))
-
-    async def _finish(self, places: Sequence[Place]) -> None:
-        async with self._lines.take() as line, line.transaction() as tx:
-            rows = await tx.fetch(self._queries["unpark"], *_columns(places))
-            counts = Counter(r[0] for r in rows)
-            ids = sorted(counts)
-            await tx.execute(self._queries["unhold"], ids, [counts[i] for i in ids])
+        places = sorted(places)
+        await self._repeat("unpark_broke", lambda line: self._finish(line, places))
 
     async def take_due(self, operations: Sequence[int], most: int, again_in: float) -> list[Parked]:
         """Parked records whose time has come, taken for a while."""
@@ -67,39 +54,64 @@ class ParkingLot:
             return {r[0]: r[1] for r in await line.fetch(self._queries["count_parked"])}
 
     async def _park(self, line: Line, parkings: Sequence[Parking]) -> set[Place]:
-        again = [p for p in parkings if p.again]
-        parkings = [p for p in parkings if not p.again]
-        places = [p.place for p in parkings]
-        with_entry = {p.place for p in parkings if p.id is not None}
-        records = [p.record for p in parkings]
-        ids, topics, partitions, offsets = _columns(places)
         async with line.transaction() as tx:
+            new = await self._insert(tx, [p for p in parkings if not p.again])
+            waiting = [p for p in parkings if p.id is not None and (p.again or p.place in new)]
+            timed = [p for p in waiting if p.due is not None and not p.again]
+            moved_on = await self._hold(tx, timed, _CAN_RUN)
+            moved_on |= await self._hold(tx, [p for p in waiting if p.due is None], _IN_DOUBT)
+            if unparked := sorted(new & moved_on):
+                await tx.execute(self._queries["unpark"], *_columns(unparked))
+            again = [p for p in parkings if p.again and p.place not in moved_on]
             if again:
                 await tx.execute(self._queries["postpone"], *_columns([p.place for p in again]), [p.due for p in again])
-            rows = await tx.fetch(
-                self._queries["park"],
-                ids,
-                topics,
-                partitions,
-                offsets,
-                [p.operation for p in parkings],
-                [p.reason for p in parkings],
-                [p.due for p in parkings],
-                [r.timestamp for r in records],
-                [r.timestamp_type for r in records],
-                [r.key for r in records],
-                [r.value for r in records],
-                [encode_headers(r.headers) for r in records],
-            )
-            new = [(r[0].bytes, r[1], r[2], r[3]) for r in rows]
-            held = Counter(place[0] for place in new if place in with_entry)
-            order = sorted(held)
-            found = await tx.fetch(self._queries["hold"], [UUID(i) for i in order], [held[i] for i in order])
-            gone = held.keys() - {r[0].bytes for r in found}
-            unparked = [place for place in new if place in with_entry and place[0] in gone]
-            if unparked:
-                await tx.execute(self._queries["unpark"], *_columns(unparked))
-            return set(unparked)
+            return moved_on
+
+    async def _insert(self, tx: Connection, parkings: Sequence[Parking]) -> set[Place]:
+        """Insert records that are not parked yet: their places."""
+        if not parkings:
+            return set()
+        records = [p.record for p in parkings]
+        rows = await tx.fetch(
+            self._queries["park"],
+            *_columns([p.place for p in parkings]),
+            [p.operation for p in parkings],
+            [p.reason for p in parkings],
+            [p.due for p in parkings],
+            [r.timestamp for r in records],
+            [r.timestamp_type for r in records],
+            [r.key for r in records],
+            [r.value for r in records],
+            [encode_headers(r.headers) for r in records],
+        )
+        return {(r[0].bytes, r[1], r[2], r[3]) for r in rows}
+
+    async def _hold(self, tx: Connection, parkings: Sequence[Parking], states: Sequence[State]) -> set[Place]:
+        """Hold the entries of these records; the places whose entry is in none of the states."""
+        if not parkings:
+            return set()
+        counts = Counter(p.place[0] for p in parkings if not p.again)
+        ids = sorted({p.place[0] for p in parkings})
+        rows = await tx.fetch(self._queries["hold"], [UUID(i) for i in ids], [counts[i] for i in ids], states)
+        held = {r[0].bytes for r in rows}
+        return {p.place for p in parkings if p.place[0] not in held}
+
+    async def _finish(self, line: Line, places: Sequence[Place]) -> None:
+        async with line.transaction() as tx:
+            counts = Counter(r[0] for r in await tx.fetch(self._queries["unpark"], *_columns(places)))
+            ids = sorted(counts)
+            await tx.execute(self._queries["unhold"], ids, [counts[i] for i in ids])
+
+    async def _repeat(self, broke: str, call: Callable[[Line], Awaitable[T]]) -> T:
+        attempt = 0
+        async with self._lines.take() as line:
+            while True:
+                try:
+                    return await call(line)
+                except ServiceUnavailable as error:
+                    attempt += 1
+                    self._notice(broke, error=str(error), next="trying again")
+                    await asyncio.sleep(backoff(attempt))
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:

@@ -20,5 +20,5 @@ def load_queries(schema: str = SCHEMA) -> dict[str, str]:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """The text with every `oncebox.` qualifier replaced; the name was validated as a plain identifier in the settings."""
+    """The text with every `oncebox.` qualifier replaced; the settings made sure that the name is an identifier."""
     return text if schema == SCHEMA else text.replace(f"{SCHEMA}.", f'"{schema}".')

@@ -1,5 +1,6 @@
-"""After a death: ending lapsed sessions, and settling the claims of ended ones. Two separate steps, two transactions."""
+"""After a death: ending lapsed sessions, and settling the claims of ended ones. Two steps, two transactions."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from worker.errors import ServiceUnavailable
@@ -24,44 +25,52 @@ class Settling:
         self._notice = notice
 
     async def end_lapsed(self) -> list[int]:
-        """End sessions whose lease has lapsed, if our own has been steady for a whole lease; the ids that were ended."""
-        ended = []
+        """End sessions whose lease has lapsed, if our own has been steady for a whole lease; those that were ended."""
         async with self._lines.take() as line:
-            for row in await line.fetch(self._queries["lapsed_sessions"]):
-                if await line.fetchval(self._queries["end_session"], row["id"], self._session.id) is not None:
-                    ended.append(row["id"])
-                    self._notice("session_ended", session=row["id"], next="its claims are settled")
+            lapsed = [row[0] for row in await line.fetch(self._queries["lapsed_sessions"])]
+        ended = []
+        for session in lapsed:
+            try:
+                async with self._lines.take() as line:
+                    gone = await line.fetchval(self._queries["end_session"], session, self._session.id) is not None
+            except ServiceUnavailable as error:
+                self._notice("session_end_delayed", session=session, error=str(error), next="trying again later")
+                continue
+            if gone:
+                ended.append(session)
+                self._notice("session_ended", session=session, next="its claims are settled")
         return ended
 
     async def settle(self, most: int = 100) -> dict[State, int]:
         """Settle claims of ended sessions, one claim statement's worth per transaction; counts by new state.
 
-        A row that someone keeps locked delays its own batch only: that transaction fails and is tried next time.
+        A row that someone keeps locked delays its own batch only: that transaction fails soon and is tried next time.
         """
-        counts: dict[State, int] = {}
+        counts: Counter[State] = Counter()
         async with self._lines.take() as line:
             claims = [(r[0], r[1]) for r in await line.fetch(self._queries["settleable_claims"], most)]
         for fence, session in claims:
             try:
-                settled = await self._settle_one(fence, session)
+                counts.update(await self._settle_one(fence, session))
             except ServiceUnavailable as error:
                 self._notice(
                     "settlement_delayed", fence=fence, session=session, error=str(error), next="trying again later"
                 )
-                continue
-            for state in settled:
-                counts[state] = counts.get(state, 0) + 1
         if counts:
             self._notice("claims_settled", **{state.name.lower(): n for state, n in counts.items()})
-        return counts
+        return dict(counts)
 
     async def _settle_one(self, fence: int, session: int) -> list[State]:
         async with self._lines.take() as line, line.transaction() as tx:
+            await tx.execute(self._queries["wait_briefly"])
             taken = await tx.fetchrow(self._queries["take_open_claim"], fence, session)
             if taken is None:
                 return []
             rows = await tx.fetch(self._queries["settle"], sorted(taken["ids"]), fence)
+            if not rows:
+                return []
             doubtful = [(r["id"], r["operation"], fence) for r in rows if r["state"] == State.UNKNOWN]
             await write_doubts(tx, self._queries, doubtful, lease=self._session.lease, first_probe=self._first_probe)
             await tx.execute(self._queries["wake_parked"], [r["id"] for r in rows if r["state"] != State.UNKNOWN])
+            await tx.execute(self._queries["move_expiry"], [r["id"] for r in rows], [r["operation"] for r in rows])
             return [State(r["state"]) for r in rows]

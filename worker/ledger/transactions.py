@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from asyncpg.pgproto.pgproto import UUID
 from asyncpg.transaction import Transaction as Block
 
 from worker.ledger.connect import BROKEN, Connection, Line, Lines, unavailable
 from worker.ledger.fences import Fences
+from worker.ledger.finals import result_columns
 from worker.rules.context import Transaction
 from worker.rules.results import Result
+from worker.rules.writes import Done
 
 Body = Callable[[Transaction], Awaitable[Result]]
 
@@ -31,48 +32,48 @@ class Transactions:
             connection, block = await self._begin(line)
             try:
                 result = await body(connection)
-            except BaseException as error:
-                await self._roll_back(line, block)
+            except Exception as error:
                 if isinstance(error, BROKEN) and connection.is_closed():
                     raise unavailable(error) from error
-                raise
-            try:
-                found = await connection.fetch(
-                    self._queries["complete"],
-                    [UUID(id_)],
-                    [fence],
-                    [result.status],
-                    [result.content_type],
-                    [result.body],
-                    [result.code],
-                )
-                if not found:
-                    await self._roll_back(line, block)
-                    return None
+                await self._roll_back(line, block)
+                # Raised outside: the connection is in order, and the line need not be dropped.
+                failure = error
+            else:
+                return await self._complete(line, block, Done(id_, fence, result))
+        raise failure
+
+    async def _complete(self, line: Line, block: Block, done: Done) -> Result | None:
+        connection = await line.connection()
+        try:
+            found = await connection.fetch(self._queries["complete"], *result_columns([done]))
+            if found:
                 await block.commit()
-            except BROKEN as error:
-                await line.drop()
-                raise unavailable(error) from error
-            self._fences.closed((fence,))
-            return result
+        except BROKEN as error:
+            line.drop()
+            raise unavailable(error) from error
+        if not found:
+            await self._roll_back(line, block)
+        # Either way the claim is over: completed here, or decided by someone else.
+        self._fences.closed((done.fence,))
+        return done.result if found else None
 
     async def _begin(self, line: Line) -> tuple[Connection, Block]:
         try:
             return await _start(line)
         except BROKEN:
-            await line.drop()
+            line.drop()
         # A connection that died while idle is found out only now; a fresh one shows whether Postgres is away.
         try:
             return await _start(line)
         except BROKEN as error:
-            await line.drop()
+            line.drop()
             raise unavailable(error) from error
 
     async def _roll_back(self, line: Line, block: Block) -> None:
         try:
             await block.rollback()
         except BROKEN:
-            await line.drop()
+            line.drop()
 
 
 async def _start(line: Line) -> tuple[Connection, Block]:

@@ -11,13 +11,14 @@ _LONGEST_PAUSE = 60.0
 class Circuit:
     """Closed while things go well; open after too many equal failures; half-open lets one through at a time."""
 
-    __slots__ = ("_last", "_longest_run", "_pause", "_until", "open")
+    __slots__ = ("_last", "_longest_run", "_pause", "_trying", "_until", "open")
 
     def __init__(self, longest_run: float = 0.0) -> None:
         self._last: deque[str | None] = deque(maxlen=_WINDOW)
         self._longest_run = longest_run
         self._pause = _FIRST_PAUSE
         self._until = 0.0
+        self._trying = False
         self.open = False
 
     def may_try(self, now: float) -> bool:
@@ -25,6 +26,7 @@ class Circuit:
         if not self.open or now < self._until:
             return False
         self._until = now + max(self._pause, self._longest_run)
+        self._trying = True
         return True
 
     def ended(self, error: str | None, now: float) -> bool:
@@ -34,7 +36,7 @@ class Circuit:
         """
         if error is None:
             if self.open:
-                self.open = False
+                self.open = self._trying = False
                 self._pause = _FIRST_PAUSE
                 self._last.clear()
                 return True
@@ -43,8 +45,11 @@ class Circuit:
             return False
         self._last.append(error)
         if self.open:
-            self._pause = min(_LONGEST_PAUSE, self._pause * 2)
-            self._until = now + self._pause
+            # Only the one that was let through says something new; the others had begun before it opened.
+            if self._trying:
+                self._trying = False
+                self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+                self._until = now + self._pause
             return False
         counts = Counter(e for e in self._last if e is not None)
         self.open = counts.most_common(1)[0][1] >= _FAILURES

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 # Real seconds an open socket may take to answer a handler before time jumps on.
 _PATIENCE = 0.02
+# A timer fires a little after its time, never a rounding error before it: what compares times would go in circles.
+_LATE = 1e-6
 # Rounds of the loop without any wait and without an outcome, after which the engine goes in circles.
 _CIRCLES = 50_000
 
@@ -40,6 +42,7 @@ class Jumping(selectors.BaseSelector):
         self._threads = 0
         self._rounds = 0
         self._circling: asyncio.Future[None] = loop.create_future()
+        self._calm: list[asyncio.Future[None]] = []
         vars(loop).update(_selector=self, time=self._time, run_in_executor=self._run_in_executor)
 
     @classmethod
@@ -71,6 +74,12 @@ class Jumping(selectors.BaseSelector):
             self._drives -= 1
             future.cancel()
 
+    async def calm(self) -> None:
+        """Wait until nothing more can happen at this moment: what is left waits for time or for the outside."""
+        moment = self._loop.create_future()
+        self._calm.append(moment)
+        await moment
+
     def progress(self) -> None:
         """Something was finished: the loop does not go in circles."""
         self._rounds = 0
@@ -83,9 +92,15 @@ class Jumping(selectors.BaseSelector):
                 self._circling.set_result(None)
             return ready
         self._rounds = 0
+        if self._calm and not self._threads:
+            moments, self._calm = self._calm, []
+            for moment in moments:
+                if not moment.done():
+                    moment.set_result(None)
+            return ready
         if not self._drives or self._threads or timeout is None:
             return self._wait(timeout)
-        due = self.clock.seconds + timeout
+        due = self.clock.seconds + timeout + _LATE
         # More than the loop's own wake-up pipe is registered: a handler may be waiting for an answer from outside.
         if len(self._inner.get_map()) > 1 and any(busy() for busy in self.handling):
             ready = self._wait(min(timeout, _PATIENCE))

@@ -13,7 +13,8 @@ RETURNING e.id
 
 -- name: complete_late
 -- in_progress, unknown, failed_retryable -> completed: the result of the very claim that was settled meanwhile, or one
--- that took so long that its expiry must move. No row for an id: its fence is not the row's; the result is refused.
+-- that took so long that its expiry must move.
+-- No row for an id: its fence is not the row's, and the result is refused; or the entry is completed already.
 -- $1 ids (sorted)  $2 fences  $3 result statuses  $4 content types  $5 results  $6 result codes  $7 ttl seconds
 UPDATE oncebox.entries e
    SET state = 2, result_status = u.status, content_type = u.content_type, result = u.result, result_code = u.code,
@@ -28,11 +29,13 @@ RETURNING e.id
 
 -- name: fail
 -- in_progress -> failed_retryable: proof that nothing was executed (attempts + 1, backoff).
--- unknown -> failed_retryable: the very claim in doubt ended after all with that proof.
+-- unknown -> failed_retryable: the very claim in doubt ended after all with that proof (due now, no attempt).
 -- No row for an id: another decision was recorded first.
 -- $1 ids (sorted)  $2 fences  $3 delays in seconds  $4 errors
 UPDATE oncebox.entries e
-   SET state = 3, attempts = e.attempts + 1, due_at = u.due_at, error = u.error, failed_at = coalesce(e.failed_at, u.now)
+   SET state = 3, attempts = CASE WHEN e.state = 1 THEN e.attempts + 1 ELSE e.attempts END,
+       due_at = CASE WHEN e.state = 1 THEN u.due_at ELSE u.now END,
+       error = u.error, failed_at = coalesce(e.failed_at, u.now)
   FROM (SELECT x.id, x.fence, x.error, clock_timestamp() + x.delay * interval '1 second' AS due_at, clock_timestamp() AS now
           FROM unnest($1::uuid[], $2::bigint[], $3::float8[], $4::text[]) x(id, fence, delay, error) OFFSET 0) u
  WHERE e.id = u.id AND e.fence = u.fence AND e.state IN (1, 4)
@@ -76,9 +79,11 @@ DELETE FROM oncebox.doubts WHERE id = ANY($1::uuid[])
 
 -- name: wake_parked
 -- What waited for these entries may be tried now; in the same transaction. $1 ids
-UPDATE oncebox.parked SET due_at = clock_timestamp() WHERE id = ANY($1::uuid[])
+UPDATE oncebox.parked SET due_at = (SELECT clock_timestamp()) WHERE id = ANY($1::uuid[])
 
 -- name: refuse_result
--- Keeps a result that came with a fence that is no longer the row's: a possible double effect.
+-- Keeps a result that came with a fence that is no longer the row's, once: a possible double effect.
 -- $1 id  $2 fence  $3 detail  $4 result
-INSERT INTO oncebox.history (id, event, fence, detail, body) VALUES ($1, 'result_refused', $2, $3, $4)
+INSERT INTO oncebox.history (id, event, fence, detail, body)
+SELECT $1::uuid, 'result_refused', $2::bigint, $3::text, $4::bytea
+ WHERE NOT EXISTS (SELECT 1 FROM oncebox.history WHERE id = $1::uuid AND event = 'result_refused' AND fence = $2::bigint)

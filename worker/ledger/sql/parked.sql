@@ -22,12 +22,13 @@ UPDATE oncebox.parked p
  WHERE p.id = u.id AND p.topic = u.topic AND p.partition = u.partition AND p."offset" = u.position
 
 -- name: hold
--- Raises held for newly parked records, in the transaction that parked them. No row for an id: the entry was completed
--- or pruned meanwhile; unpark and look it up again. $1 ids (sorted)  $2 how many records each
+-- Raises held for newly parked records, in the transaction that parked them; 0 only locks the entry in its state.
+-- No row for an id: the entry left those states meanwhile, or was pruned; unpark and look it up again.
+-- $1 ids (sorted)  $2 how many records each  $3 states in which the records may wait
 UPDATE oncebox.entries e
    SET held = e.held + u.n
-  FROM (SELECT x.id, x.n FROM unnest($1::uuid[], $2::smallint[]) x(id, n) OFFSET 0) u
- WHERE e.id = u.id AND e.state IN (1, 3, 4)
+  FROM (SELECT x.id, x.n FROM unnest($1::uuid[], $2::int[]) x(id, n) OFFSET 0) u
+ WHERE e.id = u.id AND e.state = ANY($3::smallint[])
 RETURNING e.id
 
 -- name: unpark
@@ -42,19 +43,21 @@ RETURNING p.id
 -- Lowers held for records that are finished, in the transaction that unparked them. $1 ids (sorted)  $2 how many each
 UPDATE oncebox.entries e
    SET held = greatest(e.held - u.n, 0)
-  FROM (SELECT x.id, x.n FROM unnest($1::uuid[], $2::smallint[]) x(id, n) OFFSET 0) u
+  FROM (SELECT x.id, x.n FROM unnest($1::uuid[], $2::int[]) x(id, n) OFFSET 0) u
  WHERE e.id = u.id
 
 -- name: take_due_parked
 -- Parked records whose time has come, each taken for a while so that two workers do not both run it now (harmless if so:
 -- the claim decides). $1 operations  $2 most rows  $3 seconds until it may be taken again
+WITH u AS MATERIALIZED (
+  SELECT id, topic, partition, "offset", clock_timestamp() AS now FROM oncebox.parked
+   WHERE operation = ANY($1::int[]) AND due_at <= (SELECT clock_timestamp())
+   ORDER BY due_at LIMIT $2
+)
 UPDATE oncebox.parked p
-   SET due_at = clock_timestamp() + $3::float8 * interval '1 second'
-  FROM (SELECT id, topic, partition, "offset" FROM oncebox.parked
-         WHERE operation = ANY($1::int[]) AND due_at <= clock_timestamp()
-         ORDER BY due_at LIMIT $2) u
- WHERE p.id = u.id AND p.topic = u.topic AND p.partition = u.partition AND p."offset" = u."offset"
-   AND p.due_at <= clock_timestamp()
+   SET due_at = u.now + $3::float8 * interval '1 second'
+  FROM u
+ WHERE p.id = u.id AND p.topic = u.topic AND p.partition = u.partition AND p."offset" = u."offset" AND p.due_at <= u.now
 RETURNING p.id, p.topic, p.partition, p."offset", p.operation, p.reason, p.timestamp_ms, p.timestamp_type, p.key, p.value, p.headers
 
 -- name: count_parked

@@ -21,7 +21,7 @@ RETURNING id
 
 -- name: lapsed_sessions
 -- Candidates for ending; the decision is end_session's.
-SELECT id FROM oncebox.sessions WHERE ended_at IS NULL AND lease_until < clock_timestamp() ORDER BY id
+SELECT id FROM oncebox.sessions WHERE ended_at IS NULL AND lease_until < (SELECT clock_timestamp()) ORDER BY id
 
 -- name: end_session
 -- Ends a lapsed session, once and for ever, if the asking session has been steady for a whole lease.
@@ -48,6 +48,10 @@ SELECT o.fence, o.session
  WHERE o.session IN (SELECT id FROM oncebox.sessions WHERE ended_at IS NOT NULL)
  ORDER BY o.fence LIMIT $1
 
+-- name: wait_briefly
+-- For this transaction: a row that a stopped worker keeps locked is left for the next round, not waited for.
+SELECT set_config('lock_timeout', '500ms', true)
+
 -- name: take_open_claim
 -- First step of settling: whoever deletes the row settles its entries. No row: carried over, or settled already.
 -- $1 fence  $2 session
@@ -67,6 +71,11 @@ UPDATE oncebox.entries e
  WHERE e.id = u.id AND e.fence = u.fence AND e.state = u.state
 RETURNING e.id, e.kind, e.operation, e.state
 
--- name: session_alive
--- $1 session
-SELECT ended_at IS NULL FROM oncebox.sessions WHERE id = $1
+-- name: move_expiry
+-- A settlement that comes when less than half of the TTL is left keeps the entry for a whole one; same transaction.
+-- $1 ids (sorted)  $2 operations
+WITH u AS MATERIALIZED (
+  SELECT x.id, clock_timestamp() + o.ttl / 2 AS half, clock_timestamp() + o.ttl AS whole
+    FROM unnest($1::uuid[], $2::int[]) x(id, operation) JOIN oncebox.operations o ON o.id = x.operation
+)
+UPDATE oncebox.entries e SET expires_at = u.whole FROM u WHERE e.id = u.id AND e.expires_at < u.half

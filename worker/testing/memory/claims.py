@@ -38,11 +38,14 @@ class MemoryClaims:
         """Claim entries that failed provably and are due; those missing from the answer must be looked up again."""
         await asyncio.sleep(0)
         try:
-            won = self._under_fence([o.id for o in offers], lambda fence: self._again(sorted(offers, key=_by_id), fence))
+            won = self._under_fence(
+                [o.id for o in offers], lambda fence: self._again(sorted(offers, key=_by_id), fence)
+            )
         except ServiceUnavailable:
             return {}
         if len(won) < len(offers):
             self._fences.discard()
+            self._session.check()
         return won
 
     async def look_up(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
@@ -52,25 +55,32 @@ class MemoryClaims:
 
     def _claim_once(self, offers: Sequence[Claimable], look_first: bool) -> Claimed:
         rows = self._look_up([o.id for o in offers]) if look_first else {}
-        offers = [o for o in offers if o.id not in rows]
-        plain = self._under_fence([o.id for o in offers], lambda fence: self._insert(offers, fence)) if offers else {}
-        fence = max((won.fence for won in plain.values()), default=0)
-        if len(plain) == len(offers) and not rows:
+        asked = [o for o in offers if o.id not in rows]
+        won = self._under_fence([o.id for o in asked], lambda fence: self._insert(asked, fence)) if asked else {}
+        fence = max((w.fence for w in won.values()), default=0)
+        if len(won) == len(offers):
             return Claimed(fence)
-        answer = Claimed(fence, rows, all_won=False, plain=set(plain))
-        rows.update(self._look_up([o.id for o in offers if o.id not in plain]))
-        lost = {r.id: r.fence for r in rows.values() if r.state is State.IN_PROGRESS and r.fence in self._fences.lost}
-        if lost:
-            answer.won.update(self._under_fence(sorted(lost), lambda fence: self._retake(lost, fence)))
+        rows.update(self._look_up([o.id for o in asked if o.id not in won]))
+        if not rows:
+            self._session.check()
+        answer = Claimed(fence, rows, all_won=False, plain=set(won))
+        mine = {o.id: rows[o.id].fence for o in offers if o.id in rows and self._lost(rows[o.id], o)}
+        if mine:
+            answer.won.update(self._under_fence(mine, lambda fence: self._retake(mine, fence)))
             for id_ in answer.won:
-                del answer.rows[id_]
+                del rows[id_]
         return answer
+
+    def _lost(self, row: Row, offer: Claimable) -> bool:
+        """Whether the row is a claim of ours that nobody runs, made for this very payload."""
+        mine = row.state is State.IN_PROGRESS and row.fence in self._fences.lost
+        return mine and (row.fingerprint, row.format) == (offer.fingerprint, offer.format)
 
     def _under_fence(self, ids: Iterable[bytes], write: Callable[[int], dict[bytes, Won]]) -> dict[bytes, Won]:
         """One statement under a fresh fence; in an ended session it does nothing."""
         fences, tables = self._fences, self._tables
         if fences.empty:
-            fences.refill(tables.draw_fences())
+            fences.refill(tables.draw_fences(), tables.clock())
         fence = fences.take()
         won: dict[bytes, Won] = {}
         if self._session.alive:

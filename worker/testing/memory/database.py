@@ -1,6 +1,6 @@
 """The database of transactional handlers in memory: statements are recorded, and answers are the author's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,38 +44,41 @@ class MemoryTransaction:
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
         self.statements: list[Statement] = []
+        self.began: Callable[[], Awaitable[None]] | None = None  # awaited after the first statement
 
     async def execute(self, query: str, *arguments: Any) -> str:
         """Record the statement; the answer counts the author's rows, or one."""
-        rows = self._record(query, arguments)
+        rows = await self._record(query, arguments)
         verb = query.split(maxsplit=1)[0].upper() if query.strip() else ""
         count = 1 if rows is None else len(rows)
         return f"{verb} 0 {count}" if verb == "INSERT" else f"{verb} {count}"
 
     async def executemany(self, query: str, arguments: Sequence[Sequence[Any]]) -> None:
         for each in arguments:
-            self._record(query, tuple(each))
+            await self._record(query, tuple(each))
 
     async def fetch(self, query: str, *arguments: Any) -> list[Any]:
-        return self._fetch(query, arguments)
+        return await self._fetch(query, arguments)
 
     async def fetchrow(self, query: str, *arguments: Any) -> Any:
-        rows = self._fetch(query, arguments)
+        rows = await self._fetch(query, arguments)
         return rows[0] if rows else None
 
     async def fetchval(self, query: str, *arguments: Any) -> Any:
-        rows = self._fetch(query, arguments)
+        rows = await self._fetch(query, arguments)
         if not rows:
             return None
         return next(iter(rows[0].values())) if hasattr(rows[0], "values") else rows[0][0]
 
-    def _record(self, query: str, arguments: tuple[Any, ...]) -> list[Any] | None:
+    async def _record(self, query: str, arguments: tuple[Any, ...]) -> list[Any] | None:
         statement = Statement(query, arguments)
         self.statements.append(statement)
+        if self.began is not None and len(self.statements) == 1:
+            await self.began()
         return self._database.rows(statement)
 
-    def _fetch(self, query: str, arguments: tuple[Any, ...]) -> list[Any]:
-        rows = self._record(query, arguments)
+    async def _fetch(self, query: str, arguments: tuple[Any, ...]) -> list[Any]:
+        rows = await self._record(query, arguments)
         if rows is None:
             raise LookupError(f"nobody said what to answer; call database.answer({_plain(query)[:60]!r}, [...]) first")
         return rows

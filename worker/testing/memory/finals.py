@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from worker.ledger.fences import Fences
 from worker.rules.claims import State
 from worker.rules.results import Result
 from worker.rules.writes import Done, Doubted, Failed, Released
-from worker.testing.memory.tables import Entry, Event, Tables
+from worker.testing.memory.tables import Entry, Event, Tables, text
 
 
 class MemoryFinals:
@@ -20,32 +21,38 @@ class MemoryFinals:
         self._first_probe = first_probe
 
     async def complete(self, done: Sequence[Done]) -> set[bytes]:
-        """Store the results of claims we still hold."""
-        changed = set()
+        """Store the results of claims we still hold; hand the ids that come back to `complete_late`."""
+        stored = []
         for one in done:
             entry = self._tables.claimed(one.id, one.fence)
             if entry is not None:
                 store(entry, one.result)
-                changed.add(one.id)
-        return await self._answer(done, changed)
+                stored.append(one)
+        await self._answered(stored)
+        return {d.id for d in done} - {d.id for d in stored}
 
     async def complete_late(self, done: Sequence[Done]) -> set[bytes]:
-        """Store results of claims that were settled meanwhile; the refused ones are kept in the entry's history."""
-        tables, now = self._tables, self._tables.clock()
-        changed = set()
+        """Store results of claims that were settled meanwhile; the ids that come back must be judged by their rows.
+
+        A result refused by fence is kept in the entry's history; one that the row holds already was stored before.
+        """
+        tables = self._tables
+        stored, refused = set(), set()
         for one in done:
             entry = tables.entries.get(one.id)
-            if entry is None or entry.fence != one.fence or entry.state is State.COMPLETED:
-                detail, body = one.result.status.name, one.result.body
-                tables.history.append(Event(one.id, "result_refused", one.fence, detail, body))
-                continue
-            store(entry, one.result)
-            entry.due_at = None
-            if entry.expires_at < now + one.ttl / 2:
-                entry.expires_at = now + one.ttl
-            changed.add(one.id)
-        self._leave_doubt(changed)
-        return await self._answer(done, changed)
+            if entry is None or entry.fence != one.fence:
+                tables.note(Event(one.id, "result_refused", one.fence, one.result.status.name, one.result.body))
+                refused.add(one.id)
+            elif entry.state is not State.COMPLETED:
+                store(entry, one.result)
+                entry.due_at = None
+                tables.keep(entry, one.ttl)
+                stored.add(one.id)
+            elif entry.result != as_stored(one.result):
+                refused.add(one.id)
+        self._leave_doubt(stored)
+        await self._answered(done)
+        return refused
 
     async def fail(self, failed: Sequence[Failed]) -> set[bytes]:
         """Note that nothing was executed; also of the very claim in doubt."""
@@ -54,13 +61,16 @@ class MemoryFinals:
             entry = self._tables.entries.get(one.id)
             if entry is None or entry.fence != one.fence or entry.state not in (State.IN_PROGRESS, State.UNKNOWN):
                 continue
+            # An entry that was in doubt is due now, and its attempt does not count.
+            running = entry.state is State.IN_PROGRESS
             entry.state = State.FAILED_RETRYABLE
-            entry.attempts += 1
-            entry.due_at = self._tables.clock() + one.delay
+            entry.attempts += int(running)
+            entry.due_at = self._tables.clock() + (one.delay if running else 0.0)
             self._tables.note_failure(entry, one.error)
             changed.add(one.id)
         self._leave_doubt(changed)
-        return await self._answer(failed, changed)
+        await self._answered(failed)
+        return {c.id for c in failed} - changed
 
     async def release(self, released: Sequence[Released]) -> set[bytes]:
         """Give back claims whose handler never started; counts nothing, due at once."""
@@ -70,7 +80,8 @@ class MemoryFinals:
             if entry is not None:
                 entry.state, entry.due_at = State.FAILED_RETRYABLE, self._tables.clock()
                 changed.add(one.id)
-        return await self._answer(released, changed)
+        await self._answered(released)
+        return {c.id for c in released} - changed
 
     async def doubt(self, doubted: Sequence[Doubted]) -> set[bytes]:
         """Note that nobody knows whether the effect happened."""
@@ -82,7 +93,8 @@ class MemoryFinals:
                 self._tables.note_failure(entry, one.error)
                 self._tables.doubt(entry, lease=self._lease, first_probe=self._first_probe)
                 changed.add(one.id)
-        return await self._answer(doubted, changed)
+        await self._answered(doubted)
+        return {c.id for c in doubted} - changed
 
     async def tidy(self) -> None:
         """Forget the open claims of finished batches."""
@@ -94,13 +106,17 @@ class MemoryFinals:
             self._tables.doubts.pop(id_, None)
         self._tables.wake_parked(ids)
 
-    async def _answer(self, claims: Sequence[Done | Failed | Released | Doubted], changed: set[bytes]) -> set[bytes]:
+    async def _answered(self, claims: Sequence[Done | Failed | Released | Doubted]) -> None:
         await asyncio.sleep(0)
         self._fences.closed(c.fence for c in claims)
-        return {c.id for c in claims} - changed
 
 
 def store(entry: Entry, result: Result) -> None:
     """Complete an entry."""
     entry.state = State.COMPLETED
-    entry.result = result
+    entry.result = as_stored(result)
+
+
+def as_stored(result: Result) -> Result:
+    """The result as a row would give it back."""
+    return result if result.code is None else replace(result, code=text(result.code))

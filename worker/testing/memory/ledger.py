@@ -11,7 +11,7 @@ from worker.testing.memory.database import MemoryDatabase
 from worker.testing.memory.finals import MemoryFinals
 from worker.testing.memory.parking import MemoryParkingLot
 from worker.testing.memory.sessions import MemorySession, MemorySettling
-from worker.testing.memory.tables import Tables
+from worker.testing.memory.tables import Tables, Terms
 from worker.testing.memory.transactions import MemoryTransactions
 
 
@@ -30,8 +30,8 @@ class MemoryLedger:
     ) -> None:
         self.tables = tables
         self.database = MemoryDatabase() if database is None else database
-        self.fences = Fences()
-        self.session = MemorySession(tables, lease=lease, role=role)
+        self.fences = Fences(tables.clock)
+        self.session = MemorySession(tables, lease=lease, role=role, held=self.fences.held)
         self.claims = MemoryClaims(tables, self.session, self.fences, crash_cap=crash_cap)
         self.finals = MemoryFinals(tables, self.fences, lease=lease, first_probe=first_probe)
         self.parking = MemoryParkingLot(tables)
@@ -47,6 +47,7 @@ class MemoryLedger:
         await self.session.open()
 
     async def close(self) -> None:
+        await self.finals.tidy()
         await self.session.close()
 
     async def register(
@@ -56,7 +57,8 @@ class MemoryLedger:
         tables = self.tables
         for handler in handlers:
             number = tables.operations.setdefault(handler.name, len(tables.operations) + 1)
-            tables.quiet[number] = (handler.timeout + handler.effect_horizon).total_seconds()
+            quiet = (handler.timeout + handler.effect_horizon).total_seconds()
+            tables.terms[number] = Terms(handler.scope.lifetime.total_seconds(), quiet)
             for topic in handler.topics:
                 tables.topics.setdefault(topic, len(tables.topics) + 1)
         return dict(tables.operations), dict(tables.topics)
@@ -68,4 +70,5 @@ class MemoryLedger:
         for fence in strays:
             await self.finals.release([Released(id_, fence) for id_ in mine[fence]])
             self.tables.open_claims.pop(fence, None)
+        self.fences.lost.difference_update(strays)
         return len(strays)

@@ -16,7 +16,7 @@ class MemoryParkingLot:
         self._tables = tables
 
     async def park(self, parkings: Sequence[Parking]) -> set[Place]:
-        """Park records and hold their entries; the places that come back were not parked, their entry having moved on."""
+        """Park records and hold their entries; the places that come back must be judged by their entries again."""
         moved_on = {parking.place for parking in parkings if not self._park(parking)}
         await asyncio.sleep(0)
         return moved_on
@@ -49,16 +49,25 @@ class MemoryParkingLot:
     def _park(self, parking: Parking) -> bool:
         tables, place = self._tables, parking.place
         due_at = None if parking.due is None else tables.clock() + parking.due
+        known = tables.parked.get(place)
+        if known is not None and not parking.again:
+            return True
+        if not self._may_wait(parking):
+            return False
         if parking.again:
-            if place in tables.parked:
-                tables.parked[place].due_at = due_at
+            if known is not None:
+                known.due_at = due_at
             return True
-        if place in tables.parked:
-            return True
-        if parking.id is not None:
-            entry = tables.entries.get(parking.id)
-            if entry is None or entry.state is State.COMPLETED:
-                return False
-            entry.held += 1
         tables.parked[place] = ParkedRow(parking.record, parking.operation, parking.reason, due_at)
+        if parking.id is not None:
+            tables.entries[parking.id].held += 1
         return True
+
+    def _may_wait(self, parking: Parking) -> bool:
+        """Whether something will wake the record: its due time, or its entry's leaving `unknown`."""
+        if parking.id is None or (parking.again and parking.due is not None):
+            return True
+        entry = self._tables.entries.get(parking.id)
+        if entry is None or entry.state is State.COMPLETED:
+            return False
+        return parking.due is not None or entry.state is State.UNKNOWN

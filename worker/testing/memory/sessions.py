@@ -1,6 +1,8 @@
 """Sessions in memory: one lease keeps all claims of a process alive; others end it, once and for ever, and settle."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 
 from worker.rules.claims import State, after_death
 from worker.testing.memory.tables import SessionRow, Tables
@@ -9,12 +11,15 @@ from worker.testing.memory.tables import SessionRow, Tables
 class MemorySession:
     """A lease and the right to start work while it is safe. Nothing renews it unless `keep` runs."""
 
-    def __init__(self, tables: Tables, *, lease: float, role: str = "run") -> None:
+    def __init__(self, tables: Tables, *, lease: float, role: str, held: Callable[[], set[int]]) -> None:
         self.id = 0
         self.lease = lease
         self._tables = tables
         self._role = role
+        self._held = held
         self._safe_until = 0.0
+        self._uncovered: set[int] = set()
+        self._checking = asyncio.Event()
 
     @property
     def alive(self) -> bool:
@@ -26,8 +31,16 @@ class MemorySession:
         """Whether a handler or effect may start: the last renewal is less than 2/3 lease ago."""
         return self._tables.clock() < self._safe_until
 
+    def covers(self, fence: int) -> bool:
+        """Whether a handler or effect of this claim may start: safe, and not settled with an earlier session of ours."""
+        return fence not in self._uncovered and self.safe()
+
     def beat(self) -> None:
         """The main loop moves; there is no thread that would have to know."""
+
+    def check(self) -> None:
+        """Renew now rather than later: something looks as if the session had ended."""
+        self._checking.set()
 
     async def open(self) -> None:
         """Open a session."""
@@ -47,14 +60,18 @@ class MemorySession:
             self._safe_until = now + self.lease * 2 / 3
             return
         await self.open()
+        self._uncovered = self._held()
         for fence, (session, ids) in tables.open_claims.items():
             if session == row.id:
                 tables.open_claims[fence] = (self.id, ids)
+                self._uncovered.discard(fence)
 
     async def keep(self) -> None:
         """Renew for ever."""
         while True:
-            await asyncio.sleep(self.lease / 3)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._checking.wait(), self.lease / 3)
+            self._checking.clear()
             await self.renew()
 
     async def close(self) -> None:
@@ -107,5 +124,7 @@ class MemorySettling:
                 tables.doubt(entry, lease=self._session.lease, first_probe=self._first_probe)
             else:
                 entry.due_at = tables.clock()
+            if entry.operation in tables.terms:
+                tables.keep(entry, tables.terms[entry.operation].ttl)
         tables.wake_parked(e.id for e in entries if e.state is not State.UNKNOWN)
         return [entry.state for entry in entries]

@@ -36,6 +36,14 @@ class Entry:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an operation declares: how long entries are kept, and how long after its timeout a request may still act."""
+
+    ttl: float
+    quiet: float
+
+
 @dataclass(slots=True)
 class SessionRow:
     """One running process that claims or settles."""
@@ -92,7 +100,7 @@ class Tables:
     parked: dict[Place, ParkedRow] = field(default_factory=dict)
     history: list[Event] = field(default_factory=list)
     operations: dict[str, int] = field(default_factory=dict)
-    quiet: dict[int, float] = field(default_factory=dict)  # by operation: timeout plus effect horizon
+    terms: dict[int, Terms] = field(default_factory=dict)  # by operation
     topics: dict[str, int] = field(default_factory=dict)
     _fences: int = 0
 
@@ -122,15 +130,27 @@ class Tables:
             expires_at=self.clock.date(entry.expires_at),
         )
 
+    def keep(self, entry: Entry, ttl: float) -> None:
+        """Keep an entry for a whole TTL from now if less than half of one is left."""
+        now = self.clock()
+        if entry.expires_at < now + ttl / 2:
+            entry.expires_at = now + ttl
+
+    def note(self, event: Event) -> None:
+        """Keep what happened, once per entry, event and fence."""
+        if not any((e.id, e.event, e.fence) == (event.id, event.event, event.fence) for e in self.history):
+            self.history.append(event)
+
     def note_failure(self, entry: Entry, error: str) -> None:
-        entry.error = error
+        entry.error = text(error)
         if entry.failed_at is None:
             entry.failed_at = self.clock()
 
     def doubt(self, entry: Entry, *, lease: float, first_probe: float) -> None:
         """Write the side of the transition to unknown that the janitor finds."""
         now = self.clock()
-        quiet = self.quiet.get(entry.operation, 0.0)
+        terms = self.terms.get(entry.operation)
+        quiet = 0.0 if terms is None else terms.quiet
         self.doubts[entry.id] = Doubt(entry.operation, entry.fence, now, now + quiet + lease, now + first_probe)
 
     def wake_parked(self, ids: Iterable[bytes]) -> None:
@@ -139,3 +159,8 @@ class Tables:
         for place, row in self.parked.items():
             if place[0] in wanted:
                 row.due_at = self.clock()
+
+
+def text(given: str) -> str:
+    """What a text column of Postgres would hold."""
+    return given.encode(errors="replace").decode().replace("\0", "\ufffd")

@@ -25,10 +25,9 @@ class MemoryTransactions:
         await asyncio.sleep(0)
         result = await body(transaction)
         entry = self._tables.claimed(id_, fence)
-        if entry is None:
-            return None
-        store(entry, result)
-        self._database.committed.extend(transaction.statements)
+        if entry is not None:
+            store(entry, result)
+            self._database.committed.extend(transaction.statements)
         self._fences.closed((fence,))
         await asyncio.sleep(0)
-        return result
+        return None if entry is None else result

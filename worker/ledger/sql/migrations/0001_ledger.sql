@@ -61,11 +61,11 @@ CREATE TABLE oncebox.entries (
   operation        int NOT NULL,
   source_topic     int,
   source_partition int,
+  held             int NOT NULL DEFAULT 0 CHECK (held >= 0),
   state            smallint NOT NULL CHECK (state IN (1, 2, 3, 4)),
   kind             smallint NOT NULL CHECK (kind IN (1, 2, 3)),
   attempts         smallint NOT NULL DEFAULT 0 CHECK (attempts >= 0),
   crashes          smallint NOT NULL DEFAULT 0 CHECK (crashes >= 0),
-  held             smallint NOT NULL DEFAULT 0 CHECK (held >= 0),
   result_status    smallint CHECK (result_status IN (1, 2, 3)),
   content_type     smallint,
   format           smallint NOT NULL,
@@ -78,7 +78,8 @@ CREATE TABLE oncebox.entries (
   due_at           timestamptz,
   failed_at        timestamptz,
   error            text,
-  CHECK ((state = 2) = (result_status IS NOT NULL))
+  CHECK ((state = 2) = (result_status IS NOT NULL)),
+  CHECK (state <> 3 OR due_at IS NOT NULL)
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05);
 COMMENT ON TABLE oncebox.entries IS 'One row per idempotency key of an operation: its state, its fence and its result.';

@@ -1,0 +1,1 @@
+"""The demo, the example handlers and the README, as people meet them."""

@@ -1,0 +1,40 @@
+"""Backends of the worker are terminated again and again, busy and idle ones: it opens new ones and goes on."""
+
+import signal
+from functools import partial
+
+import pytest
+
+from tests.engine.load import assert_each_ran_once, duplicated, send, starts
+from tests.engine.site import Site
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.stories
+
+
+def under_way(site: Site, wanted: int) -> bool:
+    return len(starts(site)) >= wanted
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.xfail(strict=True, reason="a statement on a backend terminated while idle ends the worker")
+async def test_terminated_backends_cost_time_only(site_on_own_postgres: Site) -> None:
+    site = site_on_own_postgres
+    name = site.topic(2)
+    site.extra |= {"VICTIM_TOPICS": f"external={name}", "VICTIM_SECONDS": "0.02", "ONCEBOX_CONCURRENCY": "4"}
+    worker = site.spawn()
+    await worker.says("partitions_assigned")
+    sent = send(site, name, duplicated([f"k{n}" for n in range(500)], 2))
+    ended = 0
+    for wanted in range(20, 420, 20):
+        await eventually(partial(under_way, site, wanted), 20, f"stuck\n{site.tails()}", every=0.01)
+        rows = await site.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'oncebox %'"
+        )
+        ended += len(rows)
+    await site.drained(name)
+    assert ended > 40
+    assert worker.popen.poll() is None
+    worker.signal(signal.SIGTERM)
+    assert await worker.ended() == 0, worker.tail()
+    await assert_each_ran_once(site, sent)

@@ -1,0 +1,47 @@
+"""An open circuit holds a handler's records instead of pouring the topic into its dead letters."""
+
+import json
+from collections import Counter
+
+from pydantic import BaseModel
+
+from tests.conftest import MakeTopic
+from tests.engine.site import Site
+from tests.waiting import eventually
+from worker import NotExecuted, Registry, Retries
+
+
+class Message(BaseModel):
+    """What the tests send."""
+
+    id: str
+
+
+async def test_records_of_a_failing_handler_are_held_and_run_when_it_recovers(site: Site, topic: MakeTopic) -> None:
+    failing, healthy = topic(), topic()
+    registry = Registry()
+    ran: Counter[str] = Counter()
+    broken = True
+
+    @registry.handler(failing, scope="payments", key="id", retries=Retries(50, first="10ms", most="20ms"))
+    async def charge(message: Message) -> None:
+        ran["tried"] += 1
+        if broken:
+            raise NotExecuted("gateway is down")
+        ran[message.id] += 1
+
+    @registry.handler(healthy, scope="jobs", key="id")
+    async def other(message: Message) -> None:
+        ran["healthy"] += 1
+
+    site.produce(failing, [json.dumps({"id": f"k{n}"}).encode() for n in range(50)])
+    async with site.worker(registry):
+        await eventually(lambda: ran["tried"] >= 10, 20, "never tried")
+        await eventually(lambda: site.lag(failing), 10, "lag unknown")
+        tried = ran["tried"]
+        site.produce(healthy, [json.dumps({"id": f"h{n}"}).encode() for n in range(20)])
+        await eventually(lambda: ran["healthy"] == 20, 20, "another handler must not be held")
+        assert ran["tried"] < tried + 50, "the circuit did not open"
+        broken = False
+        await site.drained(failing, healthy)
+    assert all(ran[f"k{n}"] == 1 for n in range(50))

@@ -1,0 +1,194 @@
+"""Execution: when a claimed item starts, what may run beside it, and when it has had its time."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from worker.engine.calling import Caller, Ended
+from worker.engine.holding import Holding
+from worker.engine.items import Item, Stage
+from worker.engine.ports import Lease, Notice
+from worker.engine.runners import Runners
+from worker.engine.tasks import Tasks
+from worker.rules.claims import Kind
+from worker.rules.lanes import Lane
+
+# An entry that saw this many workers die runs alone from then on.
+_DANGEROUS = 2
+# How long after it was asked to stop a handler counts as overdue.
+_PATIENCE = 5.0
+
+
+class Owner(Protocol):
+    """Who holds the claims."""
+
+    stopping: bool
+
+    @property
+    def open_claims(self) -> int: ...
+    def give_back(self, item: Item) -> None: ...
+    def claim_over(self, item: Item, *, again: bool = False) -> None: ...
+    def unstarted(self) -> list[Item]: ...
+    def reopen(self) -> None: ...
+    def ended(self, item: Item, ended: Ended) -> None: ...
+
+
+class Execution:
+    """The handlers that run. Nothing starts unless the worker's lease is safe at that moment."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        caller: Caller,
+        holding: Holding,
+        lease: Lease,
+        tasks: Tasks,
+        *,
+        limit: int,
+        clock: Callable[[], float],
+        notice: Notice,
+    ) -> None:
+        self._owner = owner
+        self._caller = caller
+        self._holding = holding
+        self._safe = lease.safe
+        self._covers = lease.covers
+        self._clock = clock
+        self._notice = notice
+        self._runners = Runners(self._run, tasks, limit=limit)
+        self._running: dict[Item, asyncio.Task[object]] = {}
+        self._gated: list[Item] = []
+        self._alone: Item | None = None
+        self._alone_queued = False  # handed to a runner that has not begun yet
+        self.overdue = 0
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a dangerous entry runs, or waits to run, alone: nothing else is claimed or started."""
+        return self._alone is not None
+
+    def start(self, item: Item) -> None:
+        """Start a claimed item as soon as it may run."""
+        route = item.route
+        if item.crashes >= _DANGEROUS and item is not self._alone:
+            self._isolate(item)
+        elif self.guarded or (route.circuit.open and route.trial is not item):
+            self._owner.give_back(item)
+        elif not self._covers(item.fence):
+            self._uncovered(item)
+        elif route.handler.concurrency is not None and route.running >= route.handler.concurrency:
+            route.backlog.append(item)
+        else:
+            route.running += 1
+            self._runners.start(item)
+
+    def tick(self) -> None:
+        """Called several times a second: deadlines pass, a lease becomes safe again."""
+        now = self._clock()
+        overdue = 0
+        for item, task in list(self._running.items()):
+            if now < item.deadline:
+                continue
+            if not item.asked_at:
+                item.asked_at = now
+                self._notice("handler_timed_out", operation=item.route.name, next="asked to stop")
+                task.cancel()
+            elif now - item.asked_at > _PATIENCE:
+                overdue += 1
+        self.overdue = overdue
+        if self._gated and self._safe():
+            gated, self._gated = self._gated, []
+            for item in gated:
+                if item.stage is Stage.CLAIMED:
+                    self.start(item)
+        self.start_alone()
+
+    def running(self, lanes: Sequence[Lane] | None = None) -> list[Item]:
+        """Items whose handler runs, of these lanes or of all."""
+        return [item for item in self._running if lanes is None or item.lane in lanes]
+
+    def cancel(self, items: Iterable[Item]) -> None:
+        """Ask running handlers to stop."""
+        for item in items:
+            task = self._running.get(item)
+            if task is not None:
+                task.cancel()
+
+    def _uncovered(self, item: Item) -> None:
+        """Wait for the lease; a claim that was settled with an earlier session is no longer ours to start."""
+        if self._safe():
+            self._owner.claim_over(item, again=True)
+        else:
+            self._gated.append(item)
+
+    async def _run(self, item: Item) -> None:
+        """What a runner does with one item. Never raises."""
+        route = item.route
+        if item is self._alone:
+            self._alone_queued = False
+        if item.stage is Stage.CLAIMED and self._owner.stopping:
+            self._owner.give_back(item)
+        if item.stage is not Stage.CLAIMED or not self._covers(item.fence):
+            # Given back while it waited for a runner, or the lease has become unsafe since.
+            if item.stage is Stage.CLAIMED:
+                self._uncovered(item)
+            self._ran(item)
+            return
+        item.stage = Stage.RUNNING
+        item.deadline = math.inf if item.plan.kind is Kind.TRANSACTIONAL else self._clock() + route.timeout
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[item] = task
+        ended = await self._caller.call(item)
+        while task.cancelling():
+            task.uncancel()
+        del self._running[item]
+        self._holding.ended(item, ended)
+        self._owner.ended(item, ended)
+        self._ran(item)
+
+    def _ran(self, item: Item) -> None:
+        route = item.route
+        route.running -= 1
+        while route.backlog:
+            following = route.backlog.popleft()
+            if following.stage is Stage.CLAIMED:
+                self.start(following)
+                break
+        if self._alone is not None:
+            self.start_alone()
+
+    def _isolate(self, item: Item) -> None:
+        """Workers died while they ran this entry: nothing else has a claim or runs beside it."""
+        if self._alone is not None:
+            self._owner.give_back(item)
+            return
+        self._alone = item
+        self._notice("runs_alone", operation=item.route.name, crashes=item.crashes)
+        for other in self._owner.unstarted():
+            if other is not item:
+                self._owner.give_back(other)
+        self.start_alone()
+
+    def start_alone(self) -> None:
+        """Start the dangerous item once nothing else runs or has a claim; when it has ended, let the others go on."""
+        item = self._alone
+        if item is None or self._alone_queued or self._running:
+            return
+        if item.stage is not Stage.CLAIMED:
+            self._alone = None
+            self._owner.reopen()
+        elif self._owner.open_claims > 1:
+            # Claims that are given back count until that is durable: if this one kills us now, they die with it.
+            return
+        elif self._covers(item.fence):
+            self._alone_queued = True
+            item.route.running += 1
+            self._runners.start(item)
+        else:
+            self._alone = None
+            self._uncovered(item)

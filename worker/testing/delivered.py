@@ -1,0 +1,70 @@
+"""What a test looks at: what became of a record, and what an entry says."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from worker.rules.claims import Outcome
+from worker.rules.outgoing import Outgoing
+from worker.rules.record import Record
+from worker.rules.results import ContentType, Result
+from worker.testing.deliveries import CrashPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of one record.
+
+    `outcome` is None if the process died over it (then `crash` says where, if it was this record's own crash point) or if
+    it is not finished yet. `attempts` are the failed attempts its entry counts; `runs` is how often this record's handler
+    was called; `errors` are the exceptions it ended with, oldest first. `reason` is that of the dead letter or of the
+    parking.
+    """
+
+    record: Record
+    outcome: Outcome | None
+    crash: CrashPoint | None = None
+    result: Any = None
+    raw: bytes | None = None
+    status: str | None = None
+    code: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    dead_letter: Outgoing | None = None
+    published: Outgoing | None = None
+    fence: int | None = None
+    attempts: int = 0
+    runs: int = 0
+    errors: tuple[BaseException, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class EntryView:
+    """What an entry says, in words."""
+
+    state: str
+    kind: str
+    fence: int
+    attempts: int
+    crashes: int
+    held: int
+    result: Any
+    raw: bytes | None
+    status: str | None
+    code: str | None
+    due_in: float | None
+    error: str | None
+    expires_at: datetime
+
+
+def decode(result: Result) -> Any:
+    """A stored result as the value it stands for."""
+    if result.body is None:
+        return None
+    match result.content_type:
+        case ContentType.JSON:
+            return json.loads(result.body)
+        case ContentType.TEXT:
+            return result.body.decode()
+    return result.body

@@ -1,0 +1,164 @@
+"""One simulated worker process: the real engine, wired to what is in memory."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from worker.engine.intake import Intake
+from worker.engine.items import Item
+from worker.engine.janitor import Janitor
+from worker.engine.letters import Letters
+from worker.engine.pipeline import Limits, Outside
+from worker.engine.ports import Notice
+from worker.engine.routes import Route, identity_text, prepare
+from worker.engine.worker import Pace, Worker
+from worker.rules.handlers import Handler
+from worker.settings.engine import EngineSettings
+from worker.testing.deliveries import Deliveries, Fate
+from worker.testing.effects import Effects
+from worker.testing.life import Life, MortalTasks
+from worker.testing.memory.ledger import MemoryLedger
+from worker.testing.outbox import DEAD_LETTERS, Outbox
+from worker.testing.topics import MemoryConsumer, Topics
+from worker.testing.watching import WatchedCaller, WatchedPipeline
+
+GROUP = "box"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What outlives a process."""
+
+    handlers: Sequence[Handler]
+    settings: EngineSettings
+    topics: Topics
+    outbox: Outbox
+    deliveries: Deliveries
+    effects: Effects
+    notice: Notice
+
+
+class Process:
+    """The engine from start to stop, or to its death."""
+
+    def __init__(self, world: World, ledger: MemoryLedger, routes: Sequence[Route], resources: Any) -> None:
+        settings = world.settings
+        self.life = Life()
+        self.tasks = MortalTasks(self.life)
+        self.ledger = ledger
+        self.intake = Intake(routes)
+        self._routes = {route.name: route for route in routes}
+        fate = Fate(world.deliveries, self.life)
+        watch: Mapping[str, Any] = {"fate": fate, "deliveries": world.deliveries}
+        self.caller = WatchedCaller(
+            ledger.session,
+            ledger.transactions,
+            resources=resources,
+            result_limit=settings.result_limit,
+            threads=8,
+            clock=ledger.tables.clock,
+            log=_log,
+            effects=world.effects,
+            **watch,
+        )
+        clock = ledger.tables.clock
+        letters = Letters(group=GROUP, prefix=DEAD_LETTERS)
+        outside = Outside(
+            self.intake, ledger.parts, world.outbox, letters, self.caller, self.tasks, clock, world.notice
+        )
+        self.pipeline = WatchedPipeline(outside, _limits(settings), after=self._commit, **watch)
+        pace = Pace(2 * settings.in_flight, settings.in_flight_bytes, 500, settings.drain.total_seconds())
+        self.worker = Worker(self.pipeline, pace, beat=ledger.session.beat, notice=world.notice)
+        self.worker.consumer = self.consumer = MemoryConsumer(world.topics, self.worker.lanes_assigned)
+        janitor = Janitor(
+            ledger.settling,
+            ledger.parking,
+            tidy=ledger.finals.tidy,
+            release_strays=ledger.release_strays,
+            bring=self.pipeline.take_parked,
+            operations=[route.plan.operation for route in routes],
+            every=settings.settle_every.total_seconds(),
+            hold=settings.hold.total_seconds(),
+            notice=world.notice,
+        )
+        self.tasks.spawn(ledger.session.keep(), "session")
+        self.tasks.spawn(self._tick(), "tick")
+        self.tasks.spawn(janitor.run(), "janitor")
+        self._reading = self.tasks.spawn(self.worker.read(), "read")
+
+    def route(self, handler: Handler) -> Route:
+        return self._routes[handler.name]
+
+    async def stop(self) -> None:
+        """Stop as on SIGTERM: handlers may end within the drain time, outcomes are made durable, the session ends."""
+        await self.worker.stop()
+        self.consumer.close()
+        await asyncio.wait([self._reading])
+        await self.ledger.close()
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of everything, at once."""
+        self.life.end()
+        await self.tasks.close()
+        self.caller.close()
+
+    def _commit(self) -> None:
+        self.consumer.commit_now()
+
+    async def _tick(self) -> None:
+        while True:
+            self.pipeline.tick()
+            # Idle, there is no deadline to watch, and a test may want to pass many hours.
+            await asyncio.sleep(0.1 if self.pipeline.busy or self.pipeline.open_claims else 1.0)
+
+
+async def start(world: World, ledger: MemoryLedger, resources: Any, secrets: Mapping[str, bytes]) -> Process:
+    """Open a session, register the operations and begin to read."""
+    await ledger.open()
+    identities = {h.name: identity_text(h, secrets) for h in world.handlers}
+    operations, topics = await ledger.register(world.handlers, group=GROUP, identities=identities)
+    routes = [prepare(h, operations[h.name], topics, secrets) for h in world.handlers]
+    return Process(world, ledger, routes, resources)
+
+
+class Keeper:
+    """The rest of the group: it takes no records, but ends sessions that lapsed and settles their claims."""
+
+    def __init__(self, ledger: MemoryLedger, *, every: float) -> None:
+        self._ledger = ledger
+        self._every = every
+        self._tasks = MortalTasks(Life())
+
+    async def open(self) -> None:
+        await self._ledger.open()
+        self._tasks.spawn(self._ledger.session.keep(), "keeper's session")
+
+    async def settle(self, session: int) -> None:
+        """Go round until the session has ended and none of its claims is left."""
+        tables, settling = self._ledger.tables, self._ledger.settling
+        while tables.sessions[session].ended_at is None or any(s == session for s, _ in tables.open_claims.values()):
+            await asyncio.sleep(self._every)
+            await settling.end_lapsed()
+            await settling.settle()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+
+def _limits(settings: EngineSettings) -> Limits:
+    return Limits(
+        in_flight=settings.in_flight,
+        concurrency=settings.concurrency,
+        claim_batch=settings.claim_batch,
+        claims_in_flight=settings.claims_in_flight,
+        hold=settings.hold.total_seconds(),
+        crash_cap=settings.crash_cap,
+    )
+
+
+def _log(item: Item) -> Any:
+    return structlog.stdlib.get_logger("oncebox.handler").bind(operation=item.route.name, offset=item.record.offset)
