@@ -22,6 +22,7 @@ from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.tasks import Tasks
 from worker.engine.worker import Pace, Worker
 from worker.errors import ConfigError, OnceboxError, ServiceUnavailable
+from worker.filter.filter import Filter
 from worker.kafka.consumer import Consumer
 from worker.kafka.places import Places
 from worker.kafka.publisher import Publisher
@@ -29,6 +30,7 @@ from worker.kafka.quiet import quieten
 from worker.kafka.topics import open_topics
 from worker.ledger.clock import clock
 from worker.ledger.ledger import PostgresLedger
+from worker.ledger.which import read_which
 from worker.observe.logs import configure, notice
 from worker.rules.handlers import Handler
 from worker.rules.registry import Registry
@@ -98,7 +100,8 @@ async def _work(
         clock=clock,
         log=_message_log,
     )
-    parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions)
+    redis = await _open_filter(settings, ledger)
+    parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
     letters = Letters(group=kafka.group, prefix=kafka.dead_letter_prefix)
     outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
     hold = engine.hold.total_seconds()
@@ -154,10 +157,27 @@ async def _work(
         await consumer.stop()
         await publisher.close()
         await tasks.close()
+        if redis is not None:
+            await redis.close()
         caller.close()
     for (topic, operation, outcome), count in sorted(pipeline.outcomes.items()):
         notice("records_finished", topic=topic, operation=operation, outcome=outcome.value, count=count)
     notice("worker_stopped")
+
+
+async def _open_filter(settings: Settings, ledger: PostgresLedger) -> Filter | None:
+    if settings.redis.url is None:
+        return None
+    which = await read_which(ledger)
+    return Filter(
+        settings.redis.url.get_secret_value(),
+        timeout=settings.redis.timeout.total_seconds(),
+        ledger_id=which.id,
+        key=which.filter_key,
+        now=which.now,
+        alive=ledger.session.safe,
+        notice=notice,
+    )
 
 
 async def _until_over(worker: Worker, consumer: Consumer, tasks: Tasks, stop: asyncio.Event, until_idle: bool) -> None:

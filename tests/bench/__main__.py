@@ -33,8 +33,8 @@ class Size:
     run_limit: int
 
 
-QUICK = Size(messages=40_000, slow_messages=4_000, rounds=3, seconds=150, run_limit=60)
-FULL = Size(messages=120_000, slow_messages=12_000, rounds=5, seconds=450, run_limit=120)
+QUICK = Size(messages=40_000, slow_messages=8_000, rounds=3, seconds=150, run_limit=60)
+FULL = Size(messages=120_000, slow_messages=20_000, rounds=5, seconds=450, run_limit=120)
 
 
 def main() -> int:

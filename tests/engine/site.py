@@ -7,8 +7,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,16 +17,16 @@ from confluent_kafka import Consumer as Reader
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.engine.nursery import Forked, nursery
 from tests.stack import client
 from tests.stack.client import Headers, Seen, Sent
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_sync
 from worker.app import serve
 from worker.ledger.migrate import migrate
 from worker.rules.registry import Registry
 from worker.settings import Settings, load_settings
 from worker.stack.topics import create
 
-REPO = Path(__file__).parents[2]
 QUICK = {
     "ONCEBOX_LEASE": "3s",
     "ONCEBOX_SESSION_TIMEOUT": "2s",
@@ -87,16 +85,9 @@ class Site:
 
     def spawn(self, *words: str, **environment: str) -> "Process":
         """A worker in a process of its own: tests/engine/victim.py with these words."""
-        number = len(self.processes)
-        log = (self.folder / f"worker-{number}.log").open("wb")
-        popen = subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.victim", *words],
-            cwd=REPO,
-            env={**os.environ, **self.environment, **environment},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        process = Process(popen, Path(log.name))
+        log = self.folder / f"worker-{len(self.processes)}.log"
+        log.touch()
+        process = Process(nursery().fork(words, {**os.environ, **self.environment, **environment}, log), log)
         self.processes.append(process)
         return process
 
@@ -222,7 +213,7 @@ class Letter:
 class Process:
     """A worker process that a test started."""
 
-    popen: subprocess.Popen[bytes]
+    popen: Forked
     log: Path
 
     def signal(self, number: signal.Signals) -> None:
@@ -230,7 +221,7 @@ class Process:
 
     async def ended(self, within: float = 30) -> int:
         await eventually(lambda: self.popen.poll() is not None, within, f"still running\n{self.tail()}", every=0.05)
-        return int(self.popen.returncode)
+        return int(self.popen.poll() or 0)
 
     async def says(self, event: str, within: float = 30) -> None:
         """Wait for a log line with this event."""
@@ -247,7 +238,6 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
 
     def end(self) -> None:
-        if self.popen.poll() is None:
-            self.popen.send_signal(signal.SIGCONT)
-            self.popen.kill()
-            self.popen.wait(10)
+        self.popen.send_signal(signal.SIGCONT)
+        self.popen.send_signal(signal.SIGKILL)
+        eventually_sync(lambda: self.popen.poll() is not None, 10, f"process {self.popen.pid} did not end")

@@ -28,13 +28,6 @@ from worker.rules.watermark import Watermark
 from worker.rules.writes import Claimed
 from worker.settings import load_settings
 
-POINT = sys.argv[1] if len(sys.argv) > 1 else ""
-SLOW = float(os.environ.get("VICTIM_SECONDS", "0.002"))
-TOPICS = dict(pair.split("=") for pair in os.environ["VICTIM_TOPICS"].split(","))
-RESULTS = os.environ.get("VICTIM_RESULTS")
-
-registry = Registry()
-
 
 class Message(BaseModel):
     """What the tests send."""
@@ -42,60 +35,92 @@ class Message(BaseModel):
     id: str
     amount: int = 0
     dies: bool = False
-    seconds: float = SLOW
+    seconds: float | None = None
 
 
-def die(point: str, message: Message | None = None) -> None:
-    poison = POINT == "poison" and point == "inside_effect" and message is not None and message.dies
-    if poison or (point == POINT and (message is None or message.dies) and once(point)):
-        os.kill(os.getpid(), signal.SIGKILL)
+class Victim:
+    """The handlers of one such process, and the point at which it dies."""
 
+    def __init__(self, point: str) -> None:
+        self._point = point
+        self._slow = float(os.environ.get("VICTIM_SECONDS", "0.002"))
 
-@registry.handler(TOPICS.get("external", "-external"), scope="payments", key=field("id"), result_topic=RESULTS)
-async def external(message: Message, context: Context, effect: Effect) -> dict[str, Any]:
-    """Calls someone else's system: the witness."""
-    die("before_effect", message)
-    async with effect:
-        testify("start", message.id, fence=context.fence, place=str(context.source))
-        die("inside_effect", message)
-        await asyncio.sleep(message.seconds)
-        testify("end", message.id, fence=context.fence)
-    die("after_effect", message)
-    return {"id": message.id, "amount": message.amount}
+    def registry(self) -> Registry:
+        topics = dict(pair.split("=") for pair in os.environ["VICTIM_TOPICS"].split(","))
+        results = os.environ.get("VICTIM_RESULTS")
+        registry = Registry()
+        if topic := topics.get("external"):
+            registry.handler(topic, scope="payments", key=field("id"), result_topic=results)(self._external())
+        if topic := topics.get("transactional"):
+            registry.handler(topic, scope="jobs", key=field("id"), kind="transactional")(self._transactional())
+        if topic := topics.get("repeatable"):
+            registry.handler(topic, scope="webhooks", key=field("id"), kind="repeatable")(self._repeatable())
+        return registry
 
+    def die(self, point: str, message: Message | None = None) -> None:
+        poison = self._point == "poison" and point == "inside_effect" and message is not None and message.dies
+        if poison or (point == self._point and (message is None or message.dies) and once(point)):
+            os.kill(os.getpid(), signal.SIGKILL)
 
-@registry.handler(TOPICS.get("transactional", "-transactional"), scope="jobs", key=field("id"), kind="transactional")
-async def transactional(message: Message, context: Context, transaction: Transaction) -> dict[str, Any]:
-    """Writes through the transaction."""
-    die("before_effect", message)
-    schema = os.environ["ONCEBOX_SCHEMA"]
-    await transaction.execute(f'INSERT INTO "{schema}".effects (key, fence) VALUES ($1, $2)', message.id, context.fence)
-    die("inside_effect", message)
-    await asyncio.sleep(message.seconds)
-    die("after_effect", message)
-    return {"id": message.id}
+    async def _work(self, message: Message) -> None:
+        await asyncio.sleep(self._slow if message.seconds is None else message.seconds)
 
+    def _external(self) -> Callable[..., Any]:
+        async def external(message: Message, context: Context, effect: Effect) -> dict[str, Any]:
+            """Calls someone else's system: the witness."""
+            self.die("before_effect", message)
+            async with effect:
+                testify("start", message.id, fence=context.fence, place=str(context.source))
+                self.die("inside_effect", message)
+                await self._work(message)
+                testify("end", message.id, fence=context.fence)
+            self.die("after_effect", message)
+            return {"id": message.id, "amount": message.amount}
 
-@registry.handler(TOPICS.get("repeatable", "-repeatable"), scope="webhooks", key=field("id"), kind="repeatable")
-async def repeatable(message: Message) -> None:
-    """May run twice."""
-    die("before_effect", message)
-    testify("repeat", message.id)
-    die("inside_effect", message)
-    await asyncio.sleep(message.seconds)
-    die("after_effect", message)
+        return external
 
+    def _transactional(self) -> Callable[..., Any]:
+        async def transactional(message: Message, context: Context, transaction: Transaction) -> dict[str, Any]:
+            """Writes through the transaction."""
+            self.die("before_effect", message)
+            effects = f'"{os.environ["ONCEBOX_SCHEMA"]}".effects'
+            await transaction.execute(f"INSERT INTO {effects} (key, fence) VALUES ($1, $2)", message.id, context.fence)
+            self.die("inside_effect", message)
+            await self._work(message)
+            self.die("after_effect", message)
+            return {"id": message.id}
 
-def dying(point: str, call: Callable[..., Awaitable[Any]], *, after: bool) -> Any:
-    async def wrapped(*arguments: Any, **named: Any) -> Any:
-        if not after:
-            die(point)
-        answer = await call(*arguments, **named)
-        if after:
-            die(point)
-        return answer
+        return transactional
 
-    return wrapped
+    def _repeatable(self) -> Callable[..., Any]:
+        async def repeatable(message: Message) -> None:
+            """May run twice."""
+            self.die("before_effect", message)
+            testify("repeat", message.id)
+            self.die("inside_effect", message)
+            await self._work(message)
+            self.die("after_effect", message)
+
+        return repeatable
+
+    def wrap(self) -> None:
+        """Make the adapters die at their points."""
+        Claims.claim = self._dying("before_claim", Claims.claim, after=False)  # type: ignore[method-assign]
+        Claims.claim = self._dying("after_claim", Claims.claim, after=True)  # type: ignore[method-assign]
+        Finals.complete = self._dying("after_completion", Finals.complete, after=True)  # type: ignore[method-assign]
+        Transactions.run = self._dying("after_completion", Transactions.run, after=True)  # type: ignore[method-assign]
+        Consumer.commit = self._dying("before_commit", Consumer.commit, after=False)  # type: ignore[method-assign]
+
+    def _dying(self, point: str, call: Callable[..., Awaitable[Any]], *, after: bool) -> Any:
+        async def wrapped(*arguments: Any, **named: Any) -> Any:
+            if not after:
+                self.die(point)
+            answer = await call(*arguments, **named)
+            if after:
+                self.die(point)
+            return answer
+
+        return wrapped
 
 
 def runs_every_duplicate() -> None:
@@ -127,17 +152,13 @@ def drops_the_last_of_a_batch() -> None:
 BUGS = {bug.__name__: bug for bug in (runs_every_duplicate, commits_what_it_has_read, drops_the_last_of_a_batch)}
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
+    victim = Victim(words[0] if words else "")
+    victim.wrap()
     if bug := os.environ.get("VICTIM_BUG"):
         BUGS[bug]()
-    Claims.claim = dying("before_claim", Claims.claim, after=False)  # type: ignore[method-assign]
-    Claims.claim = dying("after_claim", Claims.claim, after=True)  # type: ignore[method-assign]
-    Finals.complete = dying("after_completion", Finals.complete, after=True)  # type: ignore[method-assign]
-    Transactions.run = dying("after_completion", Transactions.run, after=True)  # type: ignore[method-assign]
-    Consumer.commit = dying("before_commit", Consumer.commit, after=False)  # type: ignore[method-assign]
-    registry.handlers = [h for h in registry.handlers if not h.topics[0].startswith("-")]
-    sys.exit(run(load_settings(), registry))
+    sys.exit(run(load_settings(), victim.registry()))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

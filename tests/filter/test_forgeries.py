@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.filter.world import RESULT, World, asked, row
@@ -41,11 +41,13 @@ def opened(sealed: bytes, asked_for: Row = KEPT, sealer: Sealer = SEALER) -> Row
     return sealer.open(sealed, asked_for.id, asked_for.fingerprint, NOW_MS)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_every_row_that_fits_is_opened_as_it_was(kept: Row) -> None:
     assert opened(SEALER.seal(kept), kept) == kept
 
 
+@settings(deadline=None)
 @given(rows, rows)
 def test_an_entry_answers_no_other_question(one: Row, other: Row) -> None:
     assert SEALER.open(SEALER.seal(one), other.id, one.fingerprint, NOW_MS) is None
@@ -53,6 +55,7 @@ def test_an_entry_answers_no_other_question(one: Row, other: Row) -> None:
         assert SEALER.open(SEALER.seal(one), one.id, other.fingerprint, NOW_MS) is None
 
 
+@settings(deadline=None)
 @given(rows, st.data())
 def test_no_flipped_bits_are_believed(kept: Row, data: st.DataObject) -> None:
     sealed = bytearray(SEALER.seal(kept))
@@ -62,6 +65,7 @@ def test_no_flipped_bits_are_believed(kept: Row, data: st.DataObject) -> None:
     assert opened(bytes(sealed), kept) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_no_garbage_is_believed(garbage: bytes) -> None:
     assert opened(garbage) is None

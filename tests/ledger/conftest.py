@@ -116,6 +116,12 @@ async def open_ledger(ledger_schema: Schema, notices: Notices) -> AsyncIterator[
         await ledger.close()
 
 
+async def stop_renewing(ledger: PostgresLedger) -> None:
+    """The worker's thread is gone, as after a kill: its session stays open until someone ends it."""
+    ledger.queries["close_session"] = "SELECT $1::bigint WHERE false"
+    await ledger.session.close()
+
+
 @pytest.fixture
 async def ledger(open_ledger: OpenLedger) -> PostgresLedger:
     return await open_ledger()

@@ -37,6 +37,18 @@ async def somebody_waits(admin: Connection, holder: Connection, *, waiters: int 
     return found
 
 
+async def all_wait(admin: Connection, waiters: int) -> None:
+    """Return when that many backends of ours wait for locks, whoever has them."""
+
+    async def blocked() -> bool:
+        count = await admin.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE 'oncebox%'"
+        )
+        return bool(count >= waiters)
+
+    await eventually(blocked, message=f"fewer than {waiters} wait")
+
+
 async def nobody_executes(admin: Connection, pids: list[int]) -> None:
     """Return when these backends have ended what they were doing, or are gone."""
 

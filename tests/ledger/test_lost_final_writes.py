@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.ledger.conftest import Notices, OpenLedger, Schema
-from tests.ledger.locks import holding, somebody_waits
+from tests.ledger.locks import all_wait, holding
 from tests.ledger.offers import done, doubted, failed, id_of, offers, released
 from tests.ledger.wire import Loss, Wire
 from tests.waiting import eventually
@@ -128,11 +128,7 @@ async def test_a_completion_that_commits_after_its_repetition_changes_nothing(
         wire.lose(Loss.HEARING, worker.queries["complete"])
         completing = asyncio.create_task(worker.finals.complete(finished))
         await eventually(lambda: wire.lost)
-        await somebody_waits(ledger_schema.admin, holder, waiters=1)
-        both = ledger_schema.fetch(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%oncebox%'"
-        )
-        await both
+        await all_wait(ledger_schema.admin, 2)
         await holder.execute("ROLLBACK")
         undecided = await completing
     if undecided:

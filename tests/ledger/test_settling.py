@@ -6,17 +6,19 @@ import contextlib
 import asyncpg
 import pytest
 
-from tests.ledger.conftest import Notices, OpenLedger, Schema
+from tests.ledger.conftest import Notices, OpenLedger, Schema, stop_renewing
 from tests.ledger.locks import holding, somebody_waits
-from tests.ledger.offers import TTL, Offer, done, doubted, failed, id_of, offers, ok, plan, released
+from tests.ledger.offers import TTL, Offer, done, doubted, failed, id_of, offers, ok, plan, record, released
 from tests.waiting import eventually
 from worker.ledger.ledger import PostgresLedger
 from worker.rules.claims import Kind, State
 from worker.rules.context import Transaction
 from worker.rules.results import Result
+from worker.rules.writes import Parking
 
 
 async def settle_all(schema: Schema, dead: PostgresLedger, by: PostgresLedger) -> dict[State, int]:
+    await stop_renewing(dead)
     await schema.end(dead.session.id)
     return await by.settling.settle()
 
@@ -99,6 +101,7 @@ async def test_the_server_frees_the_rows_of_a_worker_that_stopped_inside_its_tra
 ) -> None:
     dead, other = await open_ledger(lease=0.6, longest_timeout=0.3), await open_ledger()
     claimed = await dead.claims.claim(offers("k", kind=Kind.TRANSACTIONAL))
+    await stop_renewing(dead)
     completed, stopped = asyncio.Event(), asyncio.Event()
 
     async def stops_between_completion_and_commit(transaction: Transaction) -> Result:
@@ -202,9 +205,6 @@ async def test_after_a_verdict_the_late_result_is_neither_stored_nor_a_double_ef
 
 
 async def test_a_late_result_wakes_the_records_that_wait_for_it(open_ledger: OpenLedger, ledger_schema: Schema) -> None:
-    from tests.ledger.offers import record
-    from worker.rules.writes import Parking
-
     late, other = await open_ledger(), await open_ledger()
     claimed = await late.claims.claim(offers("k"))
     await settle_all(ledger_schema, late, other)

@@ -1,5 +1,6 @@
 """Handlers of every kind, and the fake systems they call."""
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -28,11 +29,13 @@ class Gateway:
     def reset(self) -> None:
         self.charged: list[str] = []
         self.started: list[Any] = []
+        self.busy = asyncio.Event()
         self.behave: Callable[[], Any] = lambda: None
         self.act: Callable[[], Any] = lambda: None
 
     async def prepare(self, what: Any) -> None:
         self.started.append(what)
+        self.busy.set()
         await _done(self.behave())
 
     async def charge(self, token: str) -> str:

@@ -141,6 +141,5 @@ async def test_an_unfinished_delivery_does_not_keep_a_box_open() -> None:
     gateway.behave = lambda: asyncio.get_running_loop().create_future()
     async with Box(registry) as box:
         waiting = asyncio.ensure_future(box.deliver(charge, PAYLOAD))
-        while not gateway.started:
-            await asyncio.sleep(0)
+        await gateway.busy.wait()
         waiting.cancel()

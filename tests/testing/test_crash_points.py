@@ -115,7 +115,7 @@ async def test_a_repeatable_handler_that_kills_its_worker_three_times_is_dead_le
 
 async def test_a_dead_process_takes_no_records_until_the_next_one_starts(box: Box) -> None:
     await box.deliver(charge, PAYLOAD, crash="after_claim")
-    with pytest.raises(UsageError, match="await box.restart"):
+    with pytest.raises(UsageError, match=r"await box\.restart"):
         await box.deliver(charge, {"delivery_id": "d2"})
     await box.restart()
     assert (await box.deliver(charge, {"delivery_id": "d2"})).outcome == "executed"
@@ -133,8 +133,7 @@ async def test_a_death_stops_everything_the_process_had_in_flight() -> None:
     gateway.act = lambda: asyncio.sleep(5)
     async with Box(registry) as box:
         bystander = asyncio.ensure_future(box.deliver(charge, {"delivery_id": "by"}))
-        while not gateway.started:
-            await asyncio.sleep(0)
+        await gateway.busy.wait()
         crashed = await box.deliver(charge, PAYLOAD, crash="before_effect")
         assert (await bystander).outcome is None
         assert (await bystander).crash is None
@@ -149,8 +148,7 @@ async def test_what_was_finished_behind_a_gap_is_replayed_after_a_death() -> Non
     gateway.behave = release.wait
     async with Box(registry) as box:
         stuck = asyncio.ensure_future(box.deliver(order, {"delivery_id": "stuck"}))
-        while not gateway.started:
-            await asyncio.sleep(0)
+        await gateway.busy.wait()
         gateway.behave = lambda: None
         done = await box.deliver(order, {"delivery_id": "done"})
         assert done.outcome == "executed"

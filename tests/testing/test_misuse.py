@@ -34,8 +34,7 @@ async def test_misuse_of_an_entry_whose_handler_runs(box: Box) -> None:
     release = asyncio.Event()
     gateway.behave = release.wait
     running = asyncio.ensure_future(box.deliver(order, {"delivery_id": "d1"}))
-    while not gateway.started:
-        await asyncio.sleep(0)
+    await gateway.busy.wait()
     waiting = asyncio.ensure_future(box.deliver(order, {"delivery_id": "d1", "amount_cents": 99}))
     release.set()
     assert (await running).outcome == "executed"

@@ -152,8 +152,7 @@ async def test_an_entry_is_kept_by_its_leases_over_many_hours(box: Box) -> None:
     release = asyncio.Event()
     gateway.behave = release.wait
     running = asyncio.ensure_future(box.deliver(slow, {"delivery_id": "d"}))
-    while not gateway.started:
-        await asyncio.sleep(0)
+    await gateway.busy.wait()
     await box.advance("9m")
     entry = box.entry(slow, key="d")
     assert entry is not None

@@ -53,7 +53,7 @@ def temporary(say: Say) -> Iterator[Stage]:
 
 @contextmanager
 def kept(say: Say) -> Iterator[Stage]:
-    """The stack of `oncebox stack up`, which `oncebox stack down` ends; taken down here only if the play breaks off."""
+    """The stack of `oncebox stack up`, which `oncebox stack down` ends; taken down here only by an interrupt."""
     run = _name()
     detached = Detached(os.environ)
     was_running = detached.find() is not None
@@ -65,7 +65,7 @@ def kept(say: Say) -> Iterator[Stage]:
         stage = Stage(run, running.services, folder, environment)
         _create_topics(stage)
         yield stage
-    except BaseException:
+    except (KeyboardInterrupt, SystemExit):
         if not was_running:
             detached.down()
         raise

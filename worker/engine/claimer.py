@@ -6,12 +6,17 @@ from typing import Protocol
 from worker.engine.batches import Batches
 from worker.engine.finisher import Finisher
 from worker.engine.items import Item, Stage
-from worker.engine.ports import Claims
+from worker.engine.ports import Claims, Filter
 from worker.engine.tasks import Tasks
 from worker.engine.waiting import Waiting
+from worker.rules.claims import State
 from worker.rules.entries import Answer, Row, Won, answer
 from worker.rules.fingerprint import FORMAT
 from worker.rules.reasons import Reason
+
+# Shares of duplicates from which asking the filter, and looking up before claiming, pay.
+_SOME = 0.1
+_MOSTLY = 0.5
 
 
 class Owner(Protocol):
@@ -31,6 +36,7 @@ class Claimer:
     def __init__(
         self,
         claims: Claims,
+        filter_: Filter | None,
         finisher: Finisher,
         owner: Owner,
         tasks: Tasks,
@@ -43,6 +49,7 @@ class Claimer:
         clock: Callable[[], float],
     ) -> None:
         self._claims = claims
+        self._filter = filter_
         self._finisher = finisher
         self._owner = owner
         self._in_flight = in_flight
@@ -51,7 +58,7 @@ class Claimer:
         self._clock = clock
         self._holders: dict[bytes, Item] = {}
         self._behind: dict[bytes, list[Item]] = {}
-        self._mostly_known = False
+        self._known = 0.0  # share of duplicates among what was offered lately
         self.open = 0
         self._offers: Batches[Item] = Batches(
             "claim", self._claim, tasks, size=batch, calls=calls, room=self._room, reserve=self._reserve
@@ -175,9 +182,14 @@ class Claimer:
         if not batch:
             self._offers.kick()
             return
+        offered_now = len(batch)
+        batch = await self._filtered(batch)
+        if not batch:
+            return
         sent = self._clock()
-        claimed = await self._claims.claim(batch, look_first=self._mostly_known)
-        lost = 0
+        claimed = await self._claims.claim(batch, look_first=self._known > _MOSTLY)
+        lost = offered_now - len(batch)
+        replayed = []
         # In the order of arrival, not of the ids: strands start in order.
         for item in batch:
             won = claimed.winner(item.id)
@@ -192,7 +204,30 @@ class Claimer:
                 continue
             self.over(item)
             self.judge(item, row)
-        self._mostly_known = lost * 2 > len(batch)
+            if row is not None and row.state is State.COMPLETED:
+                replayed.append(row)
+        self._known += (lost / offered_now - self._known) / 4
+        if replayed and self._filter is not None:
+            self._filter.remember(replayed)
+
+    async def _filtered(self, batch: list[Item]) -> list[Item]:
+        """Answer duplicates the filter knows, and give the rest; not asked while duplicates are rare."""
+        if self._filter is None or self._known < _SOME or not self._filter.open:
+            return batch
+        rows = await self._filter.look_up({item.id: item.fingerprint for item in batch})
+        if not rows:
+            return batch
+        rest = []
+        for item in batch:
+            row = rows.get(item.id)
+            if row is None:
+                rest.append(item)
+                continue
+            self.over(item)
+            self.judge(item, row)
+        if not rest:
+            self._known += (1.0 - self._known) / 4
+        return rest
 
     async def _look_back(self, batch: list[Item]) -> None:
         rows = await self._claims.look_up(list({item.id for item in batch}))

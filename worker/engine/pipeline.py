@@ -83,6 +83,7 @@ class Pipeline:
         )
         self._claimer = Claimer(
             outside.ledger.claims,
+            outside.ledger.filter,
             self._finisher,
             self,
             outside.tasks,

@@ -1,6 +1,6 @@
 """What the engine needs from the outside, and nothing more."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,15 @@ class Finals(Protocol):
     async def doubt(self, doubted: Sequence[Doubted]) -> set[bytes]: ...
 
 
+class Filter(Protocol):
+    """Answers some duplicates without the ledger; what it does not answer must be asked there."""
+
+    @property
+    def open(self) -> bool: ...
+    async def look_up(self, wanted: Mapping[bytes, bytes | None]) -> dict[bytes, Row]: ...
+    def remember(self, rows: Iterable[Row]) -> None: ...
+
+
 class ParkingLot(Protocol):
     """Records kept in the ledger."""
 
@@ -66,3 +75,4 @@ class Ledger:
     finals: Finals
     parking: ParkingLot
     transactions: Transactions
+    filter: Filter | None = None

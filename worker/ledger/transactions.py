@@ -1,5 +1,6 @@
 """Transactional handlers: the effect and the completion commit together, with the fence checked inside."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from asyncpg.transaction import Transaction as Block
@@ -12,6 +13,7 @@ from worker.rules.results import Result
 from worker.rules.writes import Done
 
 Body = Callable[[Transaction], Awaitable[Result]]
+_ROLLBACK = 5.0
 
 
 class Transactions:
@@ -32,9 +34,10 @@ class Transactions:
             connection, block = await self._begin(line)
             try:
                 result = await body(connection)
-            except Exception as error:
+            except BaseException as error:
                 if isinstance(error, BROKEN) and connection.is_closed():
                     raise unavailable(error) from error
+                # Also when it was cancelled: a dropped connection would keep its locks until its statement has ended.
                 await self._roll_back(line, block)
                 # Raised outside: the connection is in order, and the line need not be dropped.
                 failure = error
@@ -71,7 +74,8 @@ class Transactions:
 
     async def _roll_back(self, line: Line, block: Block) -> None:
         try:
-            await block.rollback()
+            async with asyncio.timeout(_ROLLBACK):
+                await block.rollback()
         except BROKEN:
             line.drop()
 

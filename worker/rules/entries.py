@@ -33,9 +33,9 @@ class Claimable(Protocol):
     format: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Row:
-    """One entry as the ledger has it."""
+    """One entry as the ledger has it; nobody changes it (a frozen one takes three times as long to make)."""
 
     id: bytes
     state: State

@@ -26,7 +26,7 @@ class Claimed:
         return self.won.get(id_)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """A claim whose handler has returned or rejected."""
 

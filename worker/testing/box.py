@@ -1,4 +1,4 @@
-"""The box: a whole oncebox in memory, for the tests of handlers. The engine in it is the one that runs in production."""
+"""The box: a whole oncebox in memory, for the tests of handlers. Its engine is the one that runs in production."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -22,6 +22,7 @@ from worker.testing.deliveries import CrashPoint, Deliveries, Delivery
 from worker.testing.drafts import Headers, draft
 from worker.testing.effects import Effects
 from worker.testing.jumping import Jumping
+from worker.testing.logbook import Log, Logged
 from worker.testing.memory.database import MemoryDatabase
 from worker.testing.memory.ledger import MemoryLedger
 from worker.testing.memory.tables import Tables
@@ -54,6 +55,7 @@ class Box:
         self.effects = Effects()
         self.database = MemoryDatabase()
         self.notices: list[tuple[str, dict[str, Any]]] = []
+        self.logged: list[Logged] = []
         self._resources = resources
         self._asking = 0
         self.kept_open_by: object = None
@@ -73,6 +75,7 @@ class Box:
             deliveries=self._deliveries,
             effects=self.effects,
             notice=lambda event, **fields: self.notices.append((event, fields)),
+            log=lambda item: Log(self.logged, {"operation": item.route.name, "offset": item.record.offset}),
         )
         self._keeper = Keeper(self._ledger("sweep"), every=self.settings.settle_every.total_seconds())
         await self._keeper.open()
@@ -105,8 +108,8 @@ class Box:
     ) -> Delivered:
         """Put a record into the handler's topic, or a named one, and wait for its outcome.
 
-        Retries and waits that the engine keeps in line are waited for, in virtual time. With `crash` the process dies at
-        that point, its session lapses and is settled; `restart` brings the next process.
+        Retries and waits that the engine keeps in line are waited for, in virtual time. With `crash` the process dies
+        at that point, its session lapses and is settled; `restart` brings the next process.
         """
         topic = to if isinstance(to, str) else to.topics[0]
         if topic not in self.registry.topics:

@@ -16,10 +16,10 @@ from worker.testing.deliveries import CrashPoint
 class Delivered:
     """What became of one record.
 
-    `outcome` is None if the process died over it (then `crash` says where, if it was this record's own crash point) or if
-    it is not finished yet. `attempts` are the failed attempts its entry counts; `runs` is how often this record's handler
-    was called; `errors` are the exceptions it ended with, oldest first. `reason` is that of the dead letter or of the
-    parking.
+    `outcome` is None if it is not finished yet, or if the process died over it; `crash` says where, if that was this
+    record's own crash point. `attempts` are the failed attempts its entry counts; `runs` is how often the handler was
+    called for this record; `errors` are the exceptions it ended with, oldest first. `reason` is that of the dead letter
+    or of the parking.
     """
 
     record: Record

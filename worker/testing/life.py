@@ -9,7 +9,7 @@ from worker.engine.tasks import Tasks
 
 
 class Life:
-    """Whether the process lives. Its end is that of a kill -9: nothing is cancelled, nothing cleans up, nothing goes on."""
+    """Whether the process lives. It ends as by kill -9: nothing is cancelled, nothing cleans up, nothing goes on."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

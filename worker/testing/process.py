@@ -1,11 +1,9 @@
 """One simulated worker process: the real engine, wired to what is in memory."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import structlog
 
 from worker.engine.intake import Intake
 from worker.engine.items import Item
@@ -39,6 +37,7 @@ class World:
     deliveries: Deliveries
     effects: Effects
     notice: Notice
+    log: Callable[[Item], Any]
 
 
 class Process:
@@ -60,7 +59,7 @@ class Process:
             result_limit=settings.result_limit,
             threads=8,
             clock=ledger.tables.clock,
-            log=_log,
+            log=world.log,
             effects=world.effects,
             **watch,
         )
@@ -158,7 +157,3 @@ def _limits(settings: EngineSettings) -> Limits:
         hold=settings.hold.total_seconds(),
         crash_cap=settings.crash_cap,
     )
-
-
-def _log(item: Item) -> Any:
-    return structlog.stdlib.get_logger("oncebox.handler").bind(operation=item.route.name, offset=item.record.offset)

@@ -11,25 +11,25 @@ from worker.testing.opened import find
 
 
 async def deliver(handler: Handler, payload: Any = None, **how: Any) -> Delivered:
-    """Deliver to the innermost open box that has this handler, or to one of its own that lives as long as the test's loop.
+    """Deliver to the innermost open box that has this handler, or without one to a box of its own.
 
-    A box of its own knows only this handler: no lifespans, so `context.resources` is None. `how` is as in `Box.deliver`.
+    `how` is as in `Box.deliver`. A handler's own box lives as long as the test's loop; it knows only this handler and
+    no lifespans, so there `context.resources` is None.
     """
     box = find(handler)
     if box is None:
-        own = _own_box(handler)
-        box = await anext(own)
-        box.kept_open_by = own
+        opening = _own_box(handler)
+        box = await anext(opening)
+        box.kept_open_by = opening
     return await box.deliver(handler, payload, **how)
 
 
-# An async generator: a loop that ends closes those it has, and with them the boxes.
 async def _own_box(handler: Handler) -> AsyncIterator[Box]:
+    """A generator, because a loop that ends closes the generators it has: nobody else would close the box."""
     registry = Registry()
     registry.handlers.append(handler)
     async with Box(registry) as box:
         yield box
 
 
-# Set from here, because the engine does not know that tests exist.
-Handler.deliver = deliver
+setattr(Handler, "deliver", deliver)  # noqa: B010 - from here, because the engine does not know that tests exist

@@ -87,7 +87,7 @@ class MemoryConsumer:
         self._topics.grown.set()
 
     def _fetch(self, lanes: Sequence[Lane], most: int) -> list[tuple[Lane, Sequence[Record], int]]:
-        fetched = []
+        fetched: list[tuple[Lane, Sequence[Record], int]] = []
         for lane in lanes:
             records = self._topics.records[lane.topic, lane.partition][lane.position : lane.position + most]
             if records:

@@ -1,4 +1,4 @@
-"""The engine's own pipeline and caller, watched: outcomes, runs, errors and effects are noted, and crash points kept."""
+"""The engine's own pipeline and caller, watched: outcomes, runs, errors and effects are noted, crash points kept."""
 
 import asyncio
 from collections.abc import Callable

@@ -24,4 +24,4 @@ UPDATE oncebox.operations SET groups = array_remove(groups, $2::text) WHERE id =
 INSERT INTO oncebox.topics (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id
 
 -- name: read_ledger
-SELECT id, filter_key FROM oncebox.ledger
+SELECT id, filter_key, extract(epoch FROM clock_timestamp())::float8 AS now FROM oncebox.ledger

@@ -32,7 +32,7 @@ class MemorySession:
         return self._tables.clock() < self._safe_until
 
     def covers(self, fence: int) -> bool:
-        """Whether a handler or effect of this claim may start: safe, and not settled with an earlier session of ours."""
+        """Whether a handler or effect of this claim may start: safe, and not settled with an earlier session."""
         return fence not in self._uncovered and self.safe()
 
     def beat(self) -> None:
@@ -91,7 +91,7 @@ class MemorySettling:
         self._first_probe = first_probe
 
     async def end_lapsed(self) -> list[int]:
-        """End sessions whose lease has lapsed, if our own has been steady for a whole lease; the ids that were ended."""
+        """End sessions whose lease has lapsed, if our own has been steady for a whole lease; gives their ids."""
         now = self._tables.clock()
         me = self._tables.sessions[self._session.id]
         if me.ended_at is not None or me.lease_until <= now or me.steady_since >= now - me.lease:
