@@ -1,0 +1,80 @@
+"""Strands against a naive model: items of a strand become first in order, whatever ends when."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.engine.items import Item, Stage
+from worker.engine.strands import Strands
+from worker.rules.lanes import Lane
+from worker.rules.record import Record
+
+
+def item(lane: Lane, offset: int, key: bytes | None, order: str = "key") -> Item:
+    made = Item(Record("t", 0, offset, key=key), lane, 0)
+    made.route = SimpleNamespace(handler=SimpleNamespace(order=order))  # type: ignore[assignment]
+    return made
+
+
+@given(keys=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=30), data=st.data())
+def test_items_become_first_in_the_order_they_entered(keys: list[bytes | None], data: Any) -> None:
+    lane, strands = Lane("t", 0, 0), Strands()
+    waiting: dict[bytes | None, list[Item]] = {}
+    alive: list[Item] = []
+    for offset, key in enumerate(keys):
+        made = item(lane, offset, key)
+        may_claim = strands.enter(made)
+        line = [made] if key is None else [*waiting.setdefault(key, []), made]
+        if key is not None:
+            waiting[key] = line
+        assert may_claim == (line[0] is made)
+        alive.append(made)
+        if alive and data.draw(st.booleans()):
+            end(strands, waiting, alive, data.draw(st.sampled_from(alive)))
+        check(waiting)
+    while alive:
+        end(strands, waiting, alive, data.draw(st.sampled_from(alive)))
+        check(waiting)
+    assert strands._last == {}
+
+
+def end(strands: Strands, waiting: dict[bytes | None, list[Item]], alive: list[Item], ending: Item) -> None:
+    ending.stage = Stage.ENDED
+    strands.leave(ending)
+    alive.remove(ending)
+    line = waiting.get(ending.record.key)
+    while line and line[0].stage is Stage.ENDED:
+        line.pop(0)
+
+
+def check(waiting: dict[bytes | None, list[Item]]) -> None:
+    for line in waiting.values():
+        for place, one in enumerate(line):
+            assert one.first == (place == 0)
+
+
+def test_the_second_may_be_claimed_only_while_the_first_has_its_claim() -> None:
+    lane, strands = Lane("t", 0, 0), Strands()
+    first, second, third = (item(lane, n, b"k") for n in range(3))
+    assert [strands.enter(one) for one in (first, second, third)] == [True, False, False]
+    for stage, allowed in (
+        (Stage.OFFERED, False),
+        (Stage.WAITING, False),
+        (Stage.CLAIMED, True),
+        (Stage.RUNNING, True),
+    ):
+        first.stage = stage
+        assert second.may_claim is allowed
+        assert not third.may_claim
+
+
+def test_orders_and_lanes_are_strands_of_their_own() -> None:
+    one, two, strands = Lane("t", 0, 0), Lane("t", 0, 0), Strands()
+    assert strands.enter(item(one, 0, b"k"))
+    assert strands.enter(item(two, 0, b"k")), "another assignment never waits for an old one"
+    assert strands.enter(item(one, 1, None)), "records without a key have no order"
+    assert strands.enter(item(one, 2, b"k", order="none"))
+    assert strands.enter(item(one, 3, b"x", order="partition"))
+    assert not strands.enter(item(one, 4, b"y", order="partition"))
