@@ -9,6 +9,7 @@ from tests.bench.messages import HEADER, Order
 from tests.bench.stopwatch import Stopwatch
 from worker import Registry, field, header
 from worker.app import run
+from worker.engine.worker import Worker
 from worker.kafka.consumer import Consumer
 from worker.ledger.claims import Claims
 from worker.ledger.finals import Finals
@@ -32,23 +33,33 @@ class Placed:
 
 
 class Reading:
-    """Starts the clock at the first record and stops it at the ledger's last answer; a few steps per batch, no more."""
+    """Starts the clock at the assignment and stops it at the ledger's last answer; a few steps per batch, no more."""
 
     def __init__(self, watch: Stopwatch) -> None:
         self.records = 0
         self._watch = watch
-        self._whole = (Consumer.poll, Claims.claim, Finals.complete)
+        self._whole = (Worker.lanes_assigned, Consumer.poll, Claims.claim, Finals.complete)
+
+        def lanes_assigned(worker: Worker, lanes: Sequence[Lane]) -> None:
+            watch.start()
+            whole(worker, lanes)
+
+        whole = Worker.lanes_assigned
+        Worker.lanes_assigned = lanes_assigned  # type: ignore[method-assign, assignment]
         Consumer.poll = _then(Consumer.poll, self._fetched)  # type: ignore[method-assign]
         Claims.claim = _then(Claims.claim, self._answered)  # type: ignore[method-assign]
         Finals.complete = _then(Finals.complete, self._answered)  # type: ignore[method-assign]
 
     def restore(self) -> None:
         """Leave the adapters as they were, for whoever runs another worker in this process."""
-        Consumer.poll, Claims.claim, Finals.complete = self._whole  # type: ignore[method-assign]
+        (
+            Worker.lanes_assigned,  # type: ignore[method-assign]
+            Consumer.poll,  # type: ignore[method-assign]
+            Claims.claim,  # type: ignore[method-assign]
+            Finals.complete,  # type: ignore[method-assign]
+        ) = self._whole
 
     def _fetched(self, lanes: Sequence[tuple[Lane, Sequence[Record], int]]) -> None:
-        if lanes:
-            self._watch.start()
         self.records += sum(len(records) for _, records, _ in lanes)
 
     def _answered(self, _: object) -> None:

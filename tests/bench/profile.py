@@ -23,7 +23,7 @@ _LIMIT_SECONDS = 300
 
 
 class SampledStopwatch(Stopwatch):
-    """Samples between the first record and the end of the run."""
+    """Samples between the assignment and the end of the run."""
 
     def __init__(self, limit: int, sampler: Sampler) -> None:
         super().__init__(limit)

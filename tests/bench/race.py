@@ -65,7 +65,7 @@ class Track:
         )
 
     def _watch(self, contender: Contender, job: Job) -> tuple[dict[str, Any], dict[str, float]]:
-        """What the process said of itself, and the servers' CPU between its first record and its last word."""
+        """What the process said of itself, and the servers' CPU between its assignment and its last word."""
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *contender.command],

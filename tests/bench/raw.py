@@ -20,13 +20,13 @@ async def consume(job: Job, watch: Stopwatch) -> int:
         auto_offset_reset="earliest",
     )
     await consumer.start()
+    watch.start()
     try:
         seen = 0
         while seen < job.messages:
             fetched = await consumer.getmany(timeout_ms=200, max_records=500)
             if not fetched:
                 continue
-            watch.start()
             for records in fetched.values():
                 for record in records:
                     orjson.loads(record.value)

@@ -35,7 +35,7 @@ def as_markdown(measures: Sequence[Measure], about: Mapping[str, Any]) -> str:
                 f"- Python {about['python']}, {_pairs(about['packages'])}",
                 f"- Postgres: {_pairs(about['postgres'])}; {_pairs(about['services'])}",
                 f"- settings: {_pairs(about['settings'])}; from the environment: {_list(about['overridden'])}",
-                "- Clock and worker CPU from the first record to the last durable step, start-up left out. Postgres "
+                "- Clock and worker CPU from the assignment to the last durable step, start-up left out. Postgres "
                 "includes its background work. raw does the same with duplicates, so its row appears in both tables.",
                 "- On a shared machine the ratios per round and the CPU per message count, not the rates.",
             ]

@@ -1,4 +1,4 @@
-"""The clock inside a contender's process: from its first record to its last durable step, start-up left out."""
+"""The clock inside a contender's process: from the assignment to its last durable step, start-up left out."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Stopwatch:
         return self._began is not None
 
     def start(self) -> None:
-        """The first record is here; later calls do nothing."""
+        """Partitions are assigned; later calls do nothing."""
         if self._began is None:
             self._began = self._last = _now()
             os.write(sys.stdout.fileno(), b"began\n")
@@ -48,7 +48,7 @@ class Stopwatch:
 
     @property
     def _start(self) -> tuple[float, float]:
-        assert self._began is not None, "no record came"
+        assert self._began is not None, "nothing was assigned"
         return self._began
 
 

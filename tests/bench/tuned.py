@@ -51,7 +51,6 @@ class Consumption:
     async def read(self) -> None:
         while True:
             for partition, records in (await self.consumer.getmany(timeout_ms=200, max_records=500)).items():
-                self.watch.start()
                 line = self.pending.setdefault(partition, deque())
                 for record in records:
                     one = Pending(record.offset)
@@ -120,6 +119,7 @@ async def consume(job: Job, watch: Stopwatch) -> Consumption:
     for connection in connections:
         run.free.put_nowait(await _prepare(connection, job.schema))
     await consumer.start()
+    watch.start()
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(run.read()), group.create_task(run.commit_now_and_then())]

@@ -150,6 +150,12 @@ class Site:
         found = self.admin.list_consumer_group_offsets([asked])[self.group].result(10).topic_partitions
         return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
+    def committed_offsets(self, topic: str) -> dict[int, int]:
+        """What the group has committed, by partition of one topic."""
+        partitions = self.admin.list_topics(timeout=10).topics[topic].partitions
+        found = self.committed([TopicPartition(topic, number) for number in partitions])
+        return {partition: offset for (_, partition), offset in found.items()}
+
     async def drained(self, *topics: str, within: float = 60) -> None:
         """Wait until the group has committed everything these topics hold."""
 

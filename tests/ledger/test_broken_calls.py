@@ -1,7 +1,7 @@
 """Errors that say nothing about the outcome are repeated; everything else is raised."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
 import asyncpg
 import pytest
@@ -10,6 +10,7 @@ from tests.ledger.conftest import Notices, OpenLedger, Schema
 from tests.ledger.locks import holding, somebody_waits
 from tests.ledger.offers import done, failed, id_of, offers
 from tests.ledger.wire import Wire
+from tests.waiting import eventually
 from worker.errors import ServiceUnavailable
 from worker.ledger.connect import BROKEN, Line, Lines, connector
 from worker.ledger.ledger import PostgresLedger
@@ -126,8 +127,9 @@ async def test_a_dead_connection_is_given_up_in_time_and_its_claim_retaken(
 def shorten(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the answers of open connections be awaited for a moment only."""
     for line in lines._all:
-        if line._connection is not None:
-            monkeypatch.setattr(line._connection, "_config", line._connection._config._replace(command_timeout=0.3))
+        connection: Any = line._connection
+        if connection is not None:
+            monkeypatch.setattr(connection, "_config", connection._config._replace(command_timeout=0.3))
 
 
 @pytest.fixture
@@ -154,16 +156,15 @@ async def test_a_cancelled_call_gives_its_line_back_and_no_connection_leaks(
         async with lines.take() as line:
             await line.fetch("SELECT pg_sleep(30)")
 
-    async def backends() -> int:
-        count: int = await ledger_schema.value(
+    async def both_are_busy() -> bool:
+        count = await ledger_schema.value(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oncebox leak' AND state = 'active'"
         )
-        return count
+        return bool(count == 2)
 
     for _ in range(3):
         calls = [asyncio.create_task(hang()) for _ in range(5)]
-        while await backends() < 2:
-            await asyncio.sleep(0)
+        await eventually(both_are_busy)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -181,12 +182,15 @@ async def test_a_transaction_that_fails_in_any_way_leaves_nothing(
     await ledger_schema.execute("CREATE TABLE oncebox.t (n int PRIMARY KEY)")
     insert = ledger_schema.sql("INSERT INTO oncebox.t VALUES ($1)")
     line = Line(connector(settings, role="test"))
-    failures: list[Callable[[], BaseException]] = [RuntimeError, asyncio.CancelledError, OSError]
-    for failure in failures:
+
+    async def fail_with(error: BaseException) -> None:
+        async with line.transaction() as tx:
+            await tx.execute(insert, 1)
+            raise error
+
+    for error in (RuntimeError(), asyncio.CancelledError(), OSError()):
         with pytest.raises((RuntimeError, asyncio.CancelledError, ServiceUnavailable)):
-            async with line.transaction() as tx:
-                await tx.execute(insert, 1)
-                raise failure()
+            await fail_with(error)
     async with line.transaction() as tx:
         await tx.execute(insert, 1)
     assert await ledger_schema.value("SELECT count(*) FROM oncebox.t") == 1

@@ -65,7 +65,7 @@ async def test_fences_rise_across_a_prune_from_a_block_that_was_drawn_before(
 ) -> None:
     older, newer = await open_ledger(), await open_ledger()
     clock = Clock()
-    older.fences._now = clock
+    older.fences.now = clock
     await older.claims.claim(offers("draws a block"))
     high = (await newer.claims.claim(offers("k"))).fence
     await newer.finals.complete([done("k", high)])

@@ -19,7 +19,8 @@ from worker.ledger.migrate import migrate
 from worker.settings import load_settings
 
 _LOOK_EVERY = 0.2
-_SENDING_SECONDS = 2.0
+_BURST_SECONDS = 1.5
+_TRICKLE_SECONDS = 6.0
 _STUCK_SECONDS = 45.0
 
 
@@ -72,7 +73,7 @@ class Play:
     async def _run(self, auditor: Auditor, sender: Sender) -> None:
         count, unique = len(self._deliveries), len(self._messages)
         self._screen.say(f"sending {unique} messages, each 1 to 3 times: {count} in all")
-        sending = asyncio.create_task(sender.send(self._deliveries, seconds=_SENDING_SECONDS))
+        sending = asyncio.create_task(self._send(sender))
         try:
             victim, patience = self._workers[0], _Patience()
             while True:
@@ -91,6 +92,12 @@ class Play:
                 await asyncio.sleep(_LOOK_EVERY)
         finally:
             sending.cancel()
+
+    async def _send(self, sender: Sender) -> None:
+        """First a backlog, then what comes by and by: busy and quiet workers meet a rebalance in different places."""
+        backlog = 2 * len(self._deliveries) // 3
+        await sender.send(self._deliveries[:backlog], seconds=_BURST_SECONDS)
+        await sender.send(self._deliveries[backlog:], seconds=_TRICKLE_SECONDS)
 
     async def _kill(self, victim: Worker, auditor: Auditor) -> None:
         """Kill it in the middle of a charge if it can be caught at one within a second, otherwise wherever it is."""

@@ -25,6 +25,11 @@ class Unfinished:
     error: str
     counts: bool = True  # False: nothing was started, so it is no attempt
 
+    @property
+    def cause(self) -> str:
+        """What equal failures have in common: their class, or that nobody knows what happened."""
+        return "in doubt" if self.state is State.UNKNOWN else self.error.partition(":")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -35,6 +40,10 @@ class Committed:
 
 class Superseded:
     """Someone else decided about the claim while its handler ran; nothing of it was committed."""
+
+
+class _TooLate(NotExecuted):
+    """The lease became unsafe while a handler waited for its thread."""
 
 
 Ended = Result | Unfinished | Committed | Superseded
@@ -78,7 +87,8 @@ class Caller:
         except Reject as reject:
             return rejected(str(reject), reject.code)
         except handler.not_executed as error:
-            if effect is not None and effect.refused and blocks.entered == 0:
+            refused = effect is not None and effect.refused and blocks.entered == 0
+            if refused or isinstance(error, _TooLate):
                 return Unfinished(State.FAILED_RETRYABLE, "the lease was not safe", counts=False)
             if effect is None and handler.kind is Kind.EXTERNAL:
                 blocks.proven = 1
@@ -97,7 +107,14 @@ class Caller:
                 arguments.append(effect if wanted is Effect else transaction)
         if handler.is_async:
             return await handler.function(*arguments)
-        return await self._in_thread(functools.partial(handler.function, *arguments))
+        return await self._in_thread(functools.partial(self._begin, item, arguments))
+
+    def _begin(self, item: Item, arguments: list[Any]) -> Any:
+        """In the thread, when it is free at last: the lease is asked again, and only now the handler's time begins."""
+        if not self._covers(item.fence):
+            raise _TooLate
+        item.deadline = self._clock() + item.route.timeout
+        return item.route.handler.function(*arguments)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         """A thread cannot be stopped: a cancel is noted, and the end is awaited all the same."""

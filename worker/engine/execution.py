@@ -11,7 +11,6 @@ from worker.engine.items import Item, Stage
 from worker.engine.ports import Lease, Notice
 from worker.engine.runners import Runners
 from worker.engine.tasks import Tasks
-from worker.rules.claims import Kind
 from worker.rules.lanes import Lane
 
 # An entry that saw this many workers die runs alone from then on.
@@ -139,7 +138,9 @@ class Execution:
             self._ran(item)
             return
         item.stage = Stage.RUNNING
-        item.deadline = math.inf if item.plan.kind is Kind.TRANSACTIONAL else self._clock() + route.timeout
+        item.asked_at = 0.0
+        # What first waits for a connection or a thread is given its time when it has one.
+        item.deadline = math.inf if route.waits_first else self._clock() + route.timeout
         task = asyncio.current_task()
         assert task is not None
         self._running[item] = task

@@ -23,13 +23,21 @@ class Holding:
 
     def take(self, item: Item) -> None:
         """Keep back an item whose handler's circuit is open."""
+        self.passed(item)
         self._routes.add(item.route)
         item.route.held.append(item)
+
+    def passed(self, item: Item) -> None:
+        """The one that was let through came to an end without being executed: it says nothing, the next may try."""
+        route = item.route
+        if route.trial is item:
+            route.trial = None
+            route.circuit.not_tried()
 
     def ended(self, item: Item, ended: Ended) -> None:
         """Learn from the end of an execution."""
         route = item.route
-        error = ended.error if isinstance(ended, Unfinished) and ended.counts else None
+        error = ended.cause if isinstance(ended, Unfinished) and ended.counts else None
         if not route.circuit.ended(error, self._clock()):
             return
         if route.circuit.open:

@@ -151,7 +151,8 @@ class Pipeline:
 
     def won(self, item: Item) -> None:
         """The item's key is claimed; it runs when it is first in its strand."""
-        if item.revoked or self.stopping:
+        if item.revoked or self.stopping or not item.may_claim:
+            # Also when the one ahead has lost its claim meanwhile: waiting with one could take the room it needs.
             self.give_back(item)
         elif item.first:
             self._execution.start(item)
@@ -185,6 +186,8 @@ class Pipeline:
     def end(self, item: Item) -> None:
         """The item's outcome is decided: the next of its strand may move."""
         item.stage = Stage.ENDED
+        if item.route.trial is not None:
+            self._holding.passed(item)
         if item.strand is None:
             return
         for moving in self._strands.leave(item):

@@ -7,6 +7,7 @@ from typing import Any
 
 from worker.errors import ConfigError
 from worker.rules.circuit import Circuit
+from worker.rules.claims import Kind
 from worker.rules.entries import Plan
 from worker.rules.fingerprint import FingerprintRule
 from worker.rules.handlers import Handler
@@ -27,6 +28,7 @@ class Route:
     validate: Callable[[bytes], Any] | None
     timeout: float
     private: bool
+    waits_first: bool
     running: int = 0
     backlog: deque[Any] = field(default_factory=deque)
     circuit: Circuit = field(default_factory=Circuit)
@@ -86,4 +88,5 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
         timeout=handler.timeout.total_seconds(),
         circuit=Circuit(handler.timeout.total_seconds()),
         private=scope.private_keys,
+        waits_first=handler.kind is Kind.TRANSACTIONAL or not handler.is_async,
     )

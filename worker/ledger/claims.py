@@ -9,7 +9,6 @@ import asyncpg
 from asyncpg.pgproto.pgproto import UUID
 
 from worker.errors import ServiceUnavailable
-from worker.ledger.clock import clock
 from worker.ledger.connect import Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.sessions import Session
@@ -150,7 +149,7 @@ class Claims:
         """One statement under a fresh fence; a fence without an answer is remembered as lost."""
         fences = self._fences
         while fences.empty:
-            asked_at = clock()
+            asked_at = fences.now()
             fences.refill(await line.fetchval(self._queries["draw_fences"]), asked_at)
         fence = fences.take()
         fences.calling.add(fence)

@@ -15,7 +15,7 @@ class Fences:
     """The fences of this process. Rising, never reused, one per claim statement."""
 
     def __init__(self, now: Callable[[], float] = clock) -> None:
-        self._now = now
+        self.now = now
         self._next = 0
         self._end = 0
         self._good_until = 0.0
@@ -26,7 +26,7 @@ class Fences:
 
     @property
     def empty(self) -> bool:
-        return self._next == self._end or self._now() >= self._good_until
+        return self._next == self._end or self.now() >= self._good_until
 
     def refill(self, first: int, asked_at: float) -> None:
         """Take a block that was asked for at that time; one that was overtaken by a later one is thrown away."""

@@ -29,6 +29,12 @@ class Circuit:
         self._trying = True
         return True
 
+    def not_tried(self) -> None:
+        """What was let through was not executed after all: another may be let through at once."""
+        if self._trying:
+            self._trying = False
+            self._until = 0.0
+
     def ended(self, error: str | None, now: float) -> bool:
         """Note how an execution ended, by its class of error or None; True when the circuit opens or closes by it.
 

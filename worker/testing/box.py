@@ -222,7 +222,8 @@ class Box:
         if self._process.life.ended:
             await self._drive(self._keeper.settle(self._process.ledger.session.id))
         seen = self._view(delivery)
-        if planned is not None and delivery.died is None:
+        if planned is not None and delivery.crash is planned:
+            delivery.crash = None
             raise AssertionError(f"the crash point {planned!r} was not reached: the record's outcome is {seen.outcome}")
         return seen
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from worker.rules.lanes import Lane
 from worker.rules.record import Record
@@ -63,10 +64,9 @@ class MemoryConsumer:
         if not fetched and not self._closed:
             self._topics.grown.clear()
             limit = wait_ms / 1000 if len(lanes) < len(self._lanes) else None
-            try:
-                await asyncio.wait_for(self._topics.grown.wait(), limit)
-            except TimeoutError:
-                return []
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    await self._topics.grown.wait()
             self._assign()
         return fetched
 

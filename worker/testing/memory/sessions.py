@@ -70,7 +70,8 @@ class MemorySession:
         """Renew for ever."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._checking.wait(), self.lease / 3)
+                async with asyncio.timeout(self.lease / 3):
+                    await self._checking.wait()
             self._checking.clear()
             await self.renew()
 

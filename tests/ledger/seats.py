@@ -1,0 +1,102 @@
+"""Workers without threads: a session that is only a row, a memory that can be lost, calls that lose their answers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from worker.errors import ServiceUnavailable
+from worker.ledger.claims import Claims
+from worker.ledger.connect import HOT, Connection, Line, Lines, connector
+from worker.ledger.fences import LIFETIME, Fences
+from worker.ledger.finals import Finals
+from worker.ledger.queries import load_queries
+from worker.ledger.sessions import Session
+from worker.ledger.settling import Settling
+from worker.settings import DatabaseSettings
+
+LEASE = 600.0
+
+
+class LossyLine(Line):
+    """Loses the next request or the next answer when it is told to."""
+
+    lose: str | None = None
+
+    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        lose, self.lose = self.lose, None
+        if lose == "request":
+            raise ServiceUnavailable("postgres", "lost on the way there")
+        answer = await super().fetch(query, *arguments)
+        if lose == "answer":
+            raise ServiceUnavailable("postgres", "lost on the way back")
+        return answer
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        lose, self.lose = self.lose, None
+        if lose == "request":
+            raise ServiceUnavailable("postgres", "lost on the way there")
+        async with super().transaction() as tx:
+            yield tx
+        if lose == "answer":
+            raise ServiceUnavailable("postgres", "lost on the way back")
+
+
+class Seat:
+    """Where one worker sits; whoever sits down there anew remembers nothing."""
+
+    def __init__(self, settings: DatabaseSettings, number: int) -> None:
+        self.number = number
+        self.queries = load_queries(settings.schema_name)
+        self._connect = connector(settings, role=f"seat {number}", planner=HOT)
+        self.line = LossyLine(self._connect)
+        self.memory: dict[str, int] = {}
+        self.late = 0.0
+
+    async def sit_down(self) -> None:
+        """A new process: no memory, no fences, a session of its own."""
+        lines = Lines(self._connect, 1)
+        lines._all = [self.line]
+        lines._free.get_nowait()
+        lines._free.put_nowait(self.line)
+        self.memory = {}
+        self.fences = Fences(lambda: self.late)
+        self.session = Session(
+            self._connect, self.queries, lease=LEASE, role="test", held=self.fences.held, notice=_nothing
+        )
+        self.claims = Claims(lines, self.queries, self.session, self.fences, crash_cap=3, notice=_nothing)
+        self.finals = Finals(lines, self.queries, self.fences, lease=LEASE, first_probe=1.0, notice=_nothing)
+        self.settling = Settling(lines, self.queries, self.session, first_probe=1.0, notice=_nothing)
+        await self.open_session()
+
+    async def open_session(self) -> int:
+        arguments = ("test", "here", 1, "0", LEASE)
+        self.session.id = await self.line.fetchval(self.queries["open_session"], *arguments)
+        # Steady for long enough to end others.
+        renew = self.queries["renew"].split("SET")[0]
+        await self.line.fetch(
+            f"{renew} SET steady_since = clock_timestamp() - 2 * lease WHERE id = $1", self.session.id
+        )
+        return self.session.id
+
+    async def carry_over(self) -> None:
+        ended = self.session.id
+        await self.line.fetch(self.queries["carry_over"], ended, await self.open_session())
+
+    async def release_strays(self) -> None:
+        rows = await self.line.fetch(self.queries["open_fences"], self.session.id)
+        ids = {row["fence"]: row["ids"] for row in rows}
+        strays = self.fences.strays(ids)
+        for fence in strays:
+            await self.line.fetch(self.queries["release"], sorted(ids[fence]), [fence] * len(ids[fence]))
+        await self.line.fetch(self.queries["forget_open_claims"], strays)
+
+    def much_later(self) -> None:
+        """So much time passes that every block of fences is stale."""
+        self.late += LIFETIME + 1
+
+
+def _nothing(event: str, **fields: Any) -> None:
+    return None
