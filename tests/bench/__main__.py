@@ -72,14 +72,21 @@ def compete(
         database = Database(stack.postgres.url)
         screen.now("filling topics")
         with filled(stack, _client(stack), {size.messages, size.slow_messages}) as topics:
-            track = Track(database, topics, stack.environment(), stack.pids(), size.run_limit)
+            track = Track(
+                database,
+                topics,
+                stack.environment(),
+                stack.pids(),
+                size.messages,
+                size.slow_messages,
+                size.run_limit,
+            )
             screen.plan(rounds * sum(len(each.workloads) for each in contenders))
             for number in range(rounds):
                 round_began = time.monotonic()
                 for contender in _turned(contenders, number):
                     screen.now(f"round {number + 1} of {rounds}: {contender.name}")
-                    messages = size.slow_messages if contender.slow else size.messages
-                    for measure in track.measure(contender, messages, number):
+                    for measure in track.measure(contender, number):
                         measures.append(measure)
                         screen.done(_told(measure))
                 if 2 * time.monotonic() - round_began - began > size.seconds and number + 1 < rounds:

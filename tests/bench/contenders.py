@@ -17,7 +17,7 @@ class Contender:
     name: str
     what: str
     command: tuple[str, ...]  # module and its words
-    slow: bool = False  # reads the small topic
+    slow: bool = False  # works through the short topic; its duplicates are those of the long one
     remembers: Literal["entries", "processed", "nothing"] = "nothing"
     lacks: str = ""
 

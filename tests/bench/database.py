@@ -35,6 +35,10 @@ class Database:
         finally:
             asyncio.run(self._drop(name))
 
+    def complete_rest(self, schema: str, prefix: str, messages: int) -> None:
+        """Complete, in the simple table, the keys that a slow contender was not asked to work through."""
+        asyncio.run(self._complete_rest(schema, prefix, messages))
+
     def completed(self, schema: str, contender: Contender) -> int:
         """How many keys the contender has completed, by its own table."""
         query = {
@@ -56,8 +60,22 @@ class Database:
             if contender.remembers == "processed":
                 await connection.execute(f'CREATE SCHEMA "{name}"')
                 await connection.execute(_TABLE.format(schema=name))
-            with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
-                await connection.execute("CHECKPOINT")
+            await self._settle(connection)
+
+    async def _complete_rest(self, schema: str, prefix: str, messages: int) -> None:
+        async with self._connection() as connection:
+            await connection.execute(
+                f"""INSERT INTO "{schema}".processed (key, status, result)
+                SELECT $1::text || lpad(n::text, 8, '0'), 2, '' FROM generate_series(0, $2::int - 1) n
+                ON CONFLICT DO NOTHING""",
+                prefix,
+                messages,
+            )
+            await self._settle(connection)
+
+    async def _settle(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("CHECKPOINT")
 
     async def _drop(self, name: str) -> None:
         async with self._connection() as connection:

@@ -20,10 +20,15 @@ class Order(BaseModel):
     paid: bool
 
 
+def prefix(run: str) -> str:
+    """What the ids of one run begin with; eight digits follow."""
+    return f"ord-{run}-"
+
+
 def orders(run: str, count: int) -> Iterator[Sent]:
     """So many orders with keys that no other run uses; the Kafka key is the order's id."""
     for number in range(count):
-        key = f"ord-{run}-{number:08}"
+        key = f"{prefix(run)}{number:08}"
         yield Sent(_value(key, number), key=key.encode(), headers=((HEADER, key.encode()), ("type", b"order.placed")))
 
 

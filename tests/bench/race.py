@@ -15,6 +15,7 @@ from tests.bench import servers
 from tests.bench.contenders import Contender, Measure, Workload
 from tests.bench.database import Database
 from tests.bench.job import Job
+from tests.bench.messages import prefix
 from tests.bench.topics import Topics
 
 REPO = Path(__file__).parents[2]
@@ -32,18 +33,21 @@ class Track:
     topics: Topics
     environment: Mapping[str, str]
     pids: Mapping[str, int]
+    messages: int
+    slow_messages: int
     limit: int  # seconds for one run
 
-    def measure(self, contender: Contender, messages: int, number: int) -> Iterator[Measure]:
-        """Run the contender over fresh keys, and then, if it remembers, over the same ones once more."""
+    def measure(self, contender: Contender, number: int) -> Iterator[Measure]:
+        """Run the contender over fresh keys, and then, if it remembers, over completed ones."""
         with self.database.schema_for(contender) as schema:
             for workload in contender.workloads:
-                yield self._run(
-                    contender,
-                    workload,
-                    Job(self.topics.names[messages], messages, _group(), schema, self.limit),
-                    number,
-                )
+                messages = self.messages
+                if contender.slow and workload == "unique":
+                    messages = self.slow_messages
+                elif contender.slow:
+                    self.database.complete_rest(schema, prefix(self.topics.run), messages)
+                job = Job(self.topics.names[messages], messages, _group(), schema, self.limit)
+                yield self._run(contender, workload, job, number)
 
     def _run(self, contender: Contender, workload: Workload, job: Job, number: int) -> Measure:
         load = os.getloadavg()[0]

@@ -15,9 +15,10 @@ PARTITIONS = 8
 
 
 class Topics:
-    """A topic for each number of messages."""
+    """A topic for each number of messages; the first messages of a longer one are those of a shorter one."""
 
-    def __init__(self, settings: Mapping[str, str], names: Mapping[int, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], run: str, names: Mapping[int, str]) -> None:
+        self.run = run
         self.names = names
         # Only emergencies: that the broker goes away in the end is no news.
         self._admin = AdminClient({**settings, "log_level": "0"})
@@ -43,7 +44,7 @@ class Topics:
 def filled(stack: Stack, settings: Mapping[str, str], sizes: set[int]) -> Iterator[Topics]:
     """Topics with so many messages each."""
     run = secrets.token_hex(3)
-    topics = Topics(settings, {size: f"bench-{run}-{size}" for size in sizes})
+    topics = Topics(settings, run, {size: f"bench-{run}-{size}" for size in sizes})
     stack.create_topics(dict.fromkeys(topics.names.values(), PARTITIONS))
     try:
         for size, name in topics.names.items():

@@ -31,7 +31,7 @@ def demo(mark: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.mark.parametrize("demo", [{}], indirect=True, ids=["java"])
 def test_kill_9_of_the_demo(demo: "subprocess.Popen[str]", mark: str) -> None:
-    _wait_for(demo, "sending")
+    _wait_for(demo, "worker 2 started")
     everything = family(demo.pid)
     # The demo, Kafka, Postgres with its backends, Redis, two workers.
     assert len(everything) > 6
@@ -43,7 +43,7 @@ def test_kill_9_of_the_demo(demo: "subprocess.Popen[str]", mark: str) -> None:
 @pytest.mark.parametrize("demo", [{"PATH": "/nowhere", "JAVA_HOME": ""}], indirect=True, ids=["memory"])
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_or_a_plain_kill_stops_cleanly(demo: "subprocess.Popen[str]", mark: str, sign: signal.Signals) -> None:
-    _wait_for(demo, "sending")
+    _wait_for(demo, "worker 2 started")
     everything = family(demo.pid)
     folders = _folders(demo.pid)
     assert folders

@@ -5,12 +5,14 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from tests.engine.site import Site
 from worker.errors import ServiceUnavailable
+from worker.observe.logs import notice
 from worker.stack import KafkaOptions, Stack, start
 
 
@@ -22,6 +24,19 @@ async def site(
     monkeypatch.setenv("SITE_FOLDER", str(tmp_path))
     async with opened(Site(kafka, database_url, schema, group, tmp_path)) as made:
         yield made
+
+
+@pytest.fixture
+def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The events that workers in this process have told of so far."""
+    told: list[str] = []
+
+    def listening(event: str, **fields: Any) -> None:
+        told.append(event)
+        notice(event, **fields)
+
+    monkeypatch.setattr("worker.app.notice", listening)
+    return told
 
 
 @pytest.fixture(scope="module")

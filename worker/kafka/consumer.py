@@ -5,7 +5,7 @@ Only the claim in the ledger decides who runs.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -24,6 +24,7 @@ Notice = Callable[..., None]
 Fetched = tuple[Lane, Sequence[Record], int]
 _NO_LIMIT_MS = 2**31 - 1
 _READ_ERRORS = 3
+_READ_SINGLY = 100
 
 
 class Owner(Protocol):
@@ -90,10 +91,13 @@ class Consumer:
         except OffsetOutOfRangeError as error:
             await self._out_of_range(error)
             return []
-        except KafkaError as error:
+        except Exception as error:
+            # Not only the client's own errors: a header name that is no UTF-8 raises UnicodeDecodeError, for ever.
             self._rewind(error)
-            await self._single_out(wanted)
-            return []
+            return await self._one_by_one(wanted)
+        return await self._fetched(wanted, found)
+
+    async def _fetched(self, wanted: Mapping[TopicPartition, Lane], found: Mapping[Any, Any]) -> list[Fetched]:
         fetched: list[Fetched] = []
         for tp, lane in wanted.items():
             # A rebalance may have come while we waited: what it took away is not ours to count.
@@ -195,29 +199,48 @@ class Consumer:
         for tp in error.args[0]:
             lane = self._lanes.get(tp)
             if lane is not None and lane.held is None:
-                lane.held = f"offset {lane.position} is outside the log: retention overtook it, or the topic is new"
-                self._consumer.pause(tp)
-                self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
+                why = f"offset {lane.position} is outside the log: retention overtook it, or the topic is new"
+                self._hold(tp, lane, why)
 
-    async def _single_out(self, wanted: dict[TopicPartition, Lane]) -> None:
-        """Find the partition that cannot be read, by reading each alone; after three errors it is held."""
+    async def _one_by_one(self, wanted: Mapping[TopicPartition, Lane]) -> list[Fetched]:
+        """Read each partition alone, record by record, up to one that cannot be read; after three errors it is held.
+
+        What is readable is delivered: so the unreadable record becomes the first of its partition, and stops no other.
+        """
         await asyncio.sleep(0.1)
+        fetched: list[Fetched] = []
         for tp, lane in wanted.items():
-            if lane.revoked or tp not in self._consumer.assignment():
+            records: list[Record] = []
+            position = lane.position
+            while len(records) < _READ_SINGLY and not lane.revoked and self._lanes.get(tp) is lane:
+                try:
+                    found = await self._consumer.getmany(tp, timeout_ms=50, max_records=1)
+                except Exception as error:
+                    self._blame(tp, lane, position, error)
+                    break
+                if not found.get(tp):
+                    break
+                records += found[tp]
+                position = records[-1].offset + 1
+            if lane.revoked or self._lanes.get(tp) is not lane:
                 continue
-            try:
-                await self._consumer.getmany(tp, timeout_ms=50, max_records=1)
+            if records:
                 self._errors.pop(tp, None)
-            except KafkaError as error:
-                self._errors[tp] = self._errors.get(tp, 0) + 1
-                if self._errors[tp] >= _READ_ERRORS:
-                    lane.held = f"offset {lane.position} cannot be read: {type(error).__name__}: {error}"
-                    self._consumer.pause(tp)
-                    self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
-            # What this look drained is read again.
-            self._consumer.seek(tp, lane.position)
+                fetched.append((lane, records, position))
+            self._consumer.seek(tp, position)
+        return fetched
 
-    def _rewind(self, error: KafkaError) -> None:
+    def _blame(self, tp: TopicPartition, lane: Lane, position: int, error: Exception) -> None:
+        self._errors[tp] = self._errors.get(tp, 0) + 1
+        if self._errors[tp] >= _READ_ERRORS:
+            self._hold(tp, lane, f"offset {position} cannot be read: {type(error).__name__}: {error}")
+
+    def _hold(self, tp: TopicPartition, lane: Lane, why: str) -> None:
+        lane.held = why
+        self._consumer.pause(tp)
+        self._notice("partition_held", partition=str(lane), why=why, alert="operator must decide")
+
+    def _rewind(self, error: Exception) -> None:
         """Records drained before the error are gone from the client although its position moved: go back to ours."""
         self._notice(
             "fetch_failed", error=f"{type(error).__name__}: {error}", next="reading again from the last record"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import asyncpg
@@ -18,6 +19,7 @@ from worker.rules.writes import Claimed
 
 Notice = Callable[..., None]
 _MOST_ATTEMPTS = 32_767  # what the column holds
+_by_id = attrgetter("id")
 
 
 class Claims:
@@ -195,10 +197,6 @@ def read_row(row: asyncpg.Record) -> Row:
 def backoff(attempt: int) -> float:
     """How long to wait after that many broken calls: quick at first, never more than a second."""
     return min(1.0, 0.05 * 2.0 ** min(attempt, 10))
-
-
-def _by_id(offer: Claimable) -> bytes:
-    return offer.id
 
 
 def _columns(offers: Sequence[Claimable]) -> tuple[list[Any], ...]:

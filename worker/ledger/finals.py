@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from asyncpg.pgproto.pgproto import UUID
@@ -16,6 +17,7 @@ from worker.rules.writes import Done, Doubted, Failed, Released
 
 Notice = Callable[..., None]
 T = TypeVar("T")
+_by_id = attrgetter("id")
 
 
 class Finals:
@@ -178,10 +180,6 @@ async def write_doubts(
     if rows:
         ids, operations, fences = zip(*rows, strict=True)
         await tx.execute(queries["write_doubts"], ids, operations, fences, lease, first_probe)
-
-
-def _by_id(claim: Done | Failed | Doubted | Released) -> bytes:
-    return claim.id
 
 
 def result_columns(done: Sequence[Done]) -> tuple[list[Any], ...]:
