@@ -33,7 +33,7 @@ class Size:
     run_limit: int
 
 
-QUICK = Size(messages=40_000, slow_messages=8_000, rounds=3, seconds=150, run_limit=60)
+QUICK = Size(messages=40_000, slow_messages=8_000, rounds=3, seconds=180, run_limit=60)
 FULL = Size(messages=120_000, slow_messages=20_000, rounds=5, seconds=450, run_limit=120)
 
 
@@ -90,7 +90,7 @@ def compete(
                         measures.append(measure)
                         screen.done(_told(measure))
                 if 2 * time.monotonic() - round_began - began > size.seconds and number + 1 < rounds:
-                    screen.say(f"stopping after {number + 1} of {rounds} rounds: {size.seconds:g} s are over")
+                    screen.say(f"stopping after {number + 1} of {rounds} rounds: one more would not end within {size.seconds:g} s")
                     break
             settings = load_settings(environ={**os.environ, **stack.environment()})
             services = {service.name: service.how for service in stack.services}

@@ -17,7 +17,6 @@ def under_way(site: Site, wanted: int) -> bool:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.xfail(strict=True, reason="a statement on a backend terminated while idle ends the worker")
 async def test_terminated_backends_cost_time_only(site_on_own_postgres: Site) -> None:
     site = site_on_own_postgres
     name = site.topic(2)

@@ -24,7 +24,6 @@ async def set_read_only(site: Site, value: str, *, cut: bool) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.xfail(strict=True, reason="a connection refused because the server is read-only ends the worker")
 @pytest.mark.parametrize("cut", [True, False], ids=["new connections", "old connections"])
 async def test_a_read_only_postgres_only_delays_the_work(site_on_own_postgres: Site, cut: bool) -> None:
     site = site_on_own_postgres

@@ -93,7 +93,7 @@ async def test_a_log_that_is_cut_below_a_running_worker_holds_the_partition_inst
     name = site.topic(2)
     site.extra["VICTIM_TOPICS"] = f"external={name}"
     count, filler = 400, "x" * 10_000
-    site.produce(name, [Sent(message(f"p0-{n}", filler=filler, seconds=0.5), partition=0) for n in range(count)])
+    site.produce(name, [Sent(message(f"p0-{n}", filler=filler, seconds=0.15), partition=0) for n in range(count)])
     worker = site.spawn(ONCEBOX_IN_FLIGHT="8", ONCEBOX_CONCURRENCY="8", ONCEBOX_PARTITION_FETCH_BYTES="100kB")
     await eventually(lambda: starts(site), 20, "never began")
     for future in site.admin.delete_records([TopicPartition(name, 0, count - 10)]).values():

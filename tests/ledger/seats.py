@@ -66,7 +66,7 @@ class Seat:
         self.session = Session(
             self._connect, self.queries, lease=LEASE, role="test", held=self.fences.held, notice=_nothing
         )
-        self.claims = Claims(lines, self.queries, self.session, self.fences, crash_cap=3, notice=_nothing)
+        self.claims = Claims(lines, self.queries, self.session, self.fences, crash_cap=6, notice=_nothing)
         self.finals = Finals(lines, self.queries, self.fences, lease=LEASE, first_probe=1.0, notice=_nothing)
         self.settling = Settling(lines, self.queries, self.session, first_probe=1.0, notice=_nothing)
         await self.open_session()

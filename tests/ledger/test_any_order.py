@@ -26,8 +26,8 @@ from worker.settings import DatabaseSettings
 T = TypeVar("T")
 EXAMPLES = int(os.environ.get("ONCEBOX_LEDGER_EXAMPLES", "30"))
 STEPS = 30
-KINDS = (Kind.EXTERNAL, Kind.EXTERNAL, Kind.REPEATABLE, Kind.TRANSACTIONAL)
-SEATS, CAP = 3, 4
+KINDS = (Kind.EXTERNAL, Kind.REPEATABLE, Kind.TRANSACTIONAL)
+SEATS, CAP, CRASHES = 3, 20, 6
 
 WATCH = """
 CREATE TABLE oncebox.changes (
@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def claimable(self) -> bool:
-        return self.state is State.FAILED_RETRYABLE and self.attempts < CAP and self.crashes < 3
+        return self.state is State.FAILED_RETRYABLE and self.attempts < CAP and self.crashes < CRASHES
 
 
 class World:
@@ -91,6 +91,7 @@ class World:
 
 a_seat = st.integers(0, SEATS - 1)
 a_key = st.integers(0, len(KINDS) - 1)
+any_one = st.integers(0, 99)  # of a list whose length only the run knows
 a_loss = st.sampled_from([None, None, None, "answer", "request"])
 
 
@@ -138,6 +139,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                 elif entry is not None:
                     assert claimed.rows[id_of(key)].fence == entry.fence
 
+        @precondition(lambda self: any(entry.claimable for entry in self.rows.values()))
         @rule(who=a_seat, which=a_key, loss=a_loss)
         def claim_again(self, who: int, which: int, loss: str | None) -> None:
             seat, key = world.seats[who], self.keys[which]
@@ -167,23 +169,28 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                     True,
                 )
 
-        @rule(who=a_seat, which=a_key, loss=a_loss)
-        def complete(self, who: int, which: int, loss: str | None) -> None:
-            seat, key = world.seats[who], self.keys[which]
-            if key in seat.memory:
-                seat.line.lose = loss
-                self.late_result(seat, key, seat.memory.pop(key))
+        @property
+        def running(self) -> list[tuple[Seat, str]]:
+            """Every claim that a living worker believes to have, rightly or not."""
+            return [(seat, key) for seat in world.seats for key in sorted(seat.memory)]
 
-        @rule(who=a_seat, chance=st.randoms(use_true_random=False))
-        def late_result_of_anyone(self, who: int, chance: Any) -> None:
-            if self.given:
-                key, fence = chance.choice(self.given)
-                for seat in world.seats:
-                    if seat.memory.get(key) == fence:
-                        del seat.memory[key]
-                self.late_result(world.seats[who], key, fence)
+        @precondition(lambda self: self.running)
+        @rule(one=any_one, loss=a_loss)
+        def complete(self, one: int, loss: str | None) -> None:
+            seat, key = self.running[one % len(self.running)]
+            seat.line.lose = loss
+            self.store_result(seat, key, seat.memory.pop(key))
 
-        def late_result(self, seat: Seat, key: str, fence: int) -> None:
+        @precondition(lambda self: self.given)
+        @rule(who=a_seat, one=any_one)
+        def bring_a_result_of_long_ago(self, who: int, one: int) -> None:
+            key, fence = self.given[one % len(self.given)]
+            for seat in world.seats:
+                if seat.memory.get(key) == fence:
+                    del seat.memory[key]
+            self.store_result(world.seats[who], key, fence)
+
+        def store_result(self, seat: Seat, key: str, fence: int) -> None:
             finished = [done(key, fence, str(fence).encode())]
             undecided = self.run(seat.finals.complete(finished))
             refused = self.run(seat.finals.complete_late(finished)) if undecided else set()
@@ -192,29 +199,28 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             if entry is not None and entry.fence == fence:
                 entry.state = State.COMPLETED
 
-        @rule(who=a_seat, which=a_key, how=st.sampled_from(["fail", "release", "doubt"]), loss=a_loss)
-        def end_without_result(self, who: int, which: int, how: str, loss: str | None) -> None:
-            seat, key = world.seats[who], self.keys[which]
-            fence = seat.memory.pop(key, None)
-            if fence is None or (how == "doubt" and KINDS[which] is not Kind.EXTERNAL):
-                return
-            seat.line.lose = loss
+        @precondition(lambda self: self.running)
+        @rule(one=any_one, how=st.sampled_from(["fail", "fail", "release", "doubt"]), loss=a_loss)
+        def end_without_result(self, one: int, how: str, loss: str | None) -> None:
+            seat, key = self.running[one % len(self.running)]
+            fence = seat.memory.pop(key)
             entry = self.rows.get(key)
-            mine = entry is not None and entry.fence == fence
-            match how:
-                case "fail":
-                    self.run(seat.finals.fail([failed(key, fence)]))
-                    if mine and entry is not None and entry.state in (State.IN_PROGRESS, State.UNKNOWN):
-                        entry.attempts += entry.state is State.IN_PROGRESS
-                        entry.state = State.FAILED_RETRYABLE
-                case "release":
-                    self.run(seat.finals.release([released(key, fence)]))
-                    if mine and entry is not None and entry.state is State.IN_PROGRESS:
-                        entry.state = State.FAILED_RETRYABLE
-                case "doubt":
-                    self.run(seat.finals.doubt([doubted(key, fence)]))
-                    if mine and entry is not None and entry.state is State.IN_PROGRESS:
-                        entry.state = State.UNKNOWN
+            state = entry.state if entry is not None and entry.fence == fence else None
+            seat.line.lose = loss
+            if how == "fail":
+                self.run(seat.finals.fail([failed(key, fence)]))
+            elif how == "release" or KINDS[self.keys.index(key)] is not Kind.EXTERNAL:
+                self.run(seat.finals.release([released(key, fence)]))
+            else:
+                self.run(seat.finals.doubt([doubted(key, fence)]))
+            if entry is None or state is None:
+                return
+            if state is State.IN_PROGRESS:
+                entry.attempts += how == "fail"
+                doubtful = how == "doubt" and entry.kind is Kind.EXTERNAL
+                entry.state = State.UNKNOWN if doubtful else State.FAILED_RETRYABLE
+            elif state is State.UNKNOWN and how == "fail":
+                entry.state = State.FAILED_RETRYABLE
 
         @rule(who=a_seat, by=a_seat)
         def end_session(self, who: int, by: int) -> None:
@@ -265,15 +271,18 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                 if entry.stray and entry.session == seat.session.id:
                     entry.state, entry.stray = State.FAILED_RETRYABLE, False
 
-        @rule(which=a_key)
-        def prune(self, which: int) -> None:
-            key = self.keys[which]
-            entry = self.rows.get(key)
-            if entry is not None and entry.state in (State.COMPLETED, State.FAILED_RETRYABLE):
-                world.fetch("DELETE FROM oncebox.entries WHERE id = $1", uuid(key))
-                del self.rows[key]
-                for seat in world.seats:
-                    seat.much_later()
+        @precondition(lambda self: self.prunable)
+        @rule(one=any_one)
+        def prune(self, one: int) -> None:
+            key = self.prunable[one % len(self.prunable)]
+            world.fetch("DELETE FROM oncebox.entries WHERE id = $1", uuid(key))
+            del self.rows[key]
+            for seat in world.seats:
+                seat.much_later()
+
+        @property
+        def prunable(self) -> list[str]:
+            return [k for k, e in self.rows.items() if e.state in (State.COMPLETED, State.FAILED_RETRYABLE)]
 
         @invariant()
         def the_rows_are_as_the_model_says(self) -> None:

@@ -100,14 +100,26 @@ class Consumer:
     async def _fetched(self, wanted: Mapping[TopicPartition, Lane], found: Mapping[Any, Any]) -> list[Fetched]:
         fetched: list[Fetched] = []
         for tp, lane in wanted.items():
-            # A rebalance may have come while we waited: what it took away is not ours to count.
-            if lane.revoked or self._lanes.get(tp) is not lane:
+            records = found.get(tp, ())
+            if not self._is_current(tp, lane, drained=bool(records)):
                 continue
             position = await self._consumer.position(tp)
-            records = found.get(tp, ())
             if records or position != lane.position:
                 fetched.append((lane, records, position))
         return fetched
+
+    def _is_current(self, tp: TopicPartition, lane: Lane, *, drained: bool) -> bool:
+        """Whether the lane we asked for is still ours.
+
+        A call that waited through a rebalance drains records of the new assignment: the client's position has moved
+        past them, so the new lane must go back to its own, or it would commit what nobody has seen.
+        """
+        current = self._lanes.get(tp)
+        if current is lane and not lane.revoked:
+            return True
+        if drained and current is not None and not current.revoked:
+            self._consumer.seek(tp, current.position)
+        return False
 
     async def commit(self, *, closing: bool = False) -> None:
         """Commit the watermarks that have moved; a failure is told and leaves them for the next time.
@@ -220,9 +232,11 @@ class Consumer:
                     break
                 if not found.get(tp):
                     break
+                if not self._is_current(tp, lane, drained=True):
+                    break
                 records += found[tp]
                 position = records[-1].offset + 1
-            if lane.revoked or self._lanes.get(tp) is not lane:
+            if not self._is_current(tp, lane, drained=False):
                 continue
             if records:
                 self._errors.pop(tp, None)
