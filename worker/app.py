@@ -139,7 +139,7 @@ async def _work(
         await consumer.start()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 50, 100)
+        gc.set_threshold(200_000, 50, 100)
         reading = tasks.spawn(worker.read(), "read")
         tasks.spawn(worker.commit(), "commit")
         tasks.spawn(janitor.run(), "janitor")
@@ -160,8 +160,11 @@ async def _work(
         if redis is not None:
             await redis.close()
         caller.close()
-    for (topic, operation, outcome), count in sorted(pipeline.outcomes.items()):
-        notice("records_finished", topic=topic, operation=operation, outcome=outcome.value, count=count)
+    for route in routes:
+        for outcome, count in sorted(route.outcomes.items()):
+            notice("records_finished", operation=route.name, outcome=outcome.value, count=count)
+    for topic, count in sorted(pipeline.refused.items()):
+        notice("records_refused", topic=topic, count=count)
     notice("worker_stopped")
 
 

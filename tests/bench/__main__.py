@@ -90,7 +90,7 @@ def compete(
                         measures.append(measure)
                         screen.done(_told(measure))
                 if 2 * time.monotonic() - round_began - began > size.seconds and number + 1 < rounds:
-                    screen.say(f"stopping after {number + 1} of {rounds} rounds: one more would not end within {size.seconds:g} s")
+                    screen.say(f"stopping after {number + 1} rounds: the next would not end in {size.seconds:g} s")
                     break
             settings = load_settings(environ={**os.environ, **stack.environment()})
             services = {service.name: service.how for service in stack.services}

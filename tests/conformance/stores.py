@@ -1,4 +1,4 @@
-"""One face for every store: ledgers of several workers on the same tables, time that can be moved, and a look inside."""
+"""One face for every store: ledgers of several workers on the same tables, time that moves, and a look inside."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

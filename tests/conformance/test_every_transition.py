@@ -50,7 +50,7 @@ MOVES: dict[Write, dict[State | None, State]] = {
     by_complete: {IN_PROGRESS: COMPLETED},
     by_complete_late: {IN_PROGRESS: COMPLETED, FAILED: COMPLETED, UNKNOWN: COMPLETED},
     by_fail: {IN_PROGRESS: FAILED, UNKNOWN: FAILED},
-    by_release: {IN_PROGRESS: FAILED},
+    by_release: {IN_PROGRESS: FAILED, UNKNOWN: FAILED},
     by_doubt: {IN_PROGRESS: UNKNOWN},
 }
 CLAIMS = (by_claim, by_claim_again)

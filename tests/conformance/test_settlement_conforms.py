@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.making import bring, claim, claim_again, offer
 from tests.conformance.stores import LEASE, QUIET, TTL, Store
-from tests.ledger.offers import done, failed, id_of, ok, record
+from tests.ledger.offers import done, failed, id_of, ok, record, released
 from tests.waiting import eventually
 from worker.rules.claims import Kind, State
 from worker.rules.writes import Parking
@@ -72,6 +72,21 @@ async def test_a_settled_doubt_may_end_by_late_proof(store: Store) -> None:
     entry = await store.entry("k")
     assert (entry.state, entry.attempts, entry.crashes) == (State.FAILED_RETRYABLE, 0, 1)
     assert set(await claim_again(survivor, offer(store, "k"))) == {"k"}
+
+
+async def test_a_settled_claim_that_never_started_is_released_by_its_worker(store: Store) -> None:
+    victim, survivor = await store.worker(), await store.worker()
+    fence = await bring(store, victim, "k", State.IN_PROGRESS)
+    await store.die(victim, survivor)
+    await survivor.settling.settle()
+    await survivor.parking.park([Parking(record(), "unknown", id_of("k"), 1)])
+    assert await victim.finals.release([released("k", fence)]) == set()
+    entry = await store.entry("k")
+    assert (entry.state, entry.attempts, entry.crashes) == (State.FAILED_RETRYABLE, 0, 1)
+    assert await store.doubts() == {}
+    [(_, due_in)] = (await store.parked()).values()
+    assert due_in is not None
+    assert due_in <= 0
 
 
 async def test_only_a_worker_that_was_steady_for_a_lease_ends_others(store: Store) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
+from functools import partial
 
 import pytest
 from pydantic import BaseModel
@@ -17,6 +18,10 @@ class Message(BaseModel):
     """What the tests send."""
 
     id: str
+
+
+def moved(ran: Counter[str], least: int) -> bool:
+    return len(ran) >= least
 
 
 @pytest.mark.timeout(90)
@@ -42,9 +47,9 @@ async def test_a_trickle_over_joining_and_leaving_members_loses_nothing(site: Si
     async with site.worker(registry()):
         producing = asyncio.create_task(trickle())
         for _ in range(4):
-            before = len(ran)
+            least = len(ran) + 15
             async with site.worker(registry()):
-                await eventually(lambda least=before + 15: len(ran) >= least, 30, "nothing moves")
+                await eventually(partial(moved, ran, least), 30, "nothing moves")
         producing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await producing

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import asyncpg
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.ledger.offers import done, doubted, failed, id_of, offers, released
 from tests.ledger.seats import Seat
+from worker.ledger import claims as claims_module
+from worker.ledger import finals as finals_module
 from worker.ledger.migrate import migrate
 from worker.ledger.queries import in_schema
 from worker.rules.claims import TRANSITIONS, Kind, State, after_death
@@ -339,7 +342,11 @@ def uuid(key: str) -> str:
     return id_of(key).hex()
 
 
-def test_three_workers_in_any_order_do_what_the_model_says(database_url: str, schema: str) -> None:
+def test_three_workers_in_any_order_do_what_the_model_says(
+    database_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (claims_module, finals_module):
+        monkeypatch.setattr(module, "backoff", lambda attempt: 0.0)
     world = World(database_url, schema)
     try:
         run_state_machine_as_test(

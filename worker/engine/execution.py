@@ -27,7 +27,6 @@ class Owner(Protocol):
     @property
     def open_claims(self) -> int: ...
     def give_back(self, item: Item) -> None: ...
-    def claim_over(self, item: Item, *, again: bool = False) -> None: ...
     def unstarted(self) -> list[Item]: ...
     def reopen(self) -> None: ...
     def ended(self, item: Item, ended: Ended) -> None: ...
@@ -118,9 +117,9 @@ class Execution:
                 task.cancel()
 
     def _uncovered(self, item: Item) -> None:
-        """Wait for the lease; a claim that was settled with an earlier session is no longer ours to start."""
+        """Wait for the lease; a claim that was settled with an earlier session is given back: it never started."""
         if self._safe():
-            self._owner.claim_over(item, again=True)
+            self._owner.give_back(item)
         else:
             self._gated.append(item)
 
@@ -155,11 +154,11 @@ class Execution:
     def _ran(self, item: Item) -> None:
         route = item.route
         route.running -= 1
-        while route.backlog:
+        limit = route.handler.concurrency
+        while route.backlog and (limit is None or route.running < limit):
             following = route.backlog.popleft()
             if following.stage is Stage.CLAIMED:
                 self.start(following)
-                break
         if self._alone is not None:
             self.start_alone()
 

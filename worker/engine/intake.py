@@ -56,6 +56,8 @@ class Intake:
         item.plan = route.plan
         item.format = FORMAT
         item.topic_number = route.topic_numbers.get(record.topic)
+        if route.validate is not None:
+            document.drop()
         if route.private:
             item.stored_key = item.stored_tenant = None
         else:

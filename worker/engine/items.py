@@ -83,7 +83,7 @@ class Item:
         self.out_of_order = False
         self.parked: Place | None = None
         # Set by the intake once the record is routed and its key is known.
-        self.route: Route
+        self.route: Route = None  # type: ignore[assignment]
         self.document: Document
         self.message: Any
         self.id: bytes

@@ -14,6 +14,7 @@ from worker.engine.intake import Intake, size_of
 from worker.engine.items import Item, Stage
 from worker.engine.letters import Letters
 from worker.engine.ports import Ledger, Notice, Publisher
+from worker.engine.routes import Route
 from worker.engine.strands import Strands
 from worker.engine.tasks import Tasks
 from worker.rules.claims import Outcome, State
@@ -57,7 +58,7 @@ class Pipeline:
         self._intake = outside.intake
         self._strands = Strands()
         self.stopping = False
-        self.outcomes: Counter[tuple[str, str, Outcome]] = Counter()
+        self.refused: Counter[str] = Counter()  # records that no handler could be found for, by topic
         self.room = asyncio.Event()
         self._finisher = Finisher(
             outside.ledger,
@@ -213,8 +214,7 @@ class Pipeline:
 
     def finish(self, item: Item, outcome: Outcome) -> None:
         """The outcome is durable: the watermark may pass the record."""
-        route = getattr(item, "route", None)
-        self.outcomes[item.record.topic, route.name if route else "", outcome] += 1
+        self._count(item, outcome)
         item.finished = True
         lane = item.lane
         if lane is not None:
@@ -224,6 +224,13 @@ class Pipeline:
             self.room.set()
         elif outcome is not Outcome.PARKED:
             self._finisher.unpark(item)
+
+    def _count(self, item: Item, outcome: Outcome) -> None:
+        route: Route | None = item.route
+        if route is None:
+            self.refused[item.record.topic] += 1
+        else:
+            route.outcomes[outcome] = route.outcomes.get(outcome, 0) + 1
 
     def tick(self) -> None:
         """Called several times a second: time has passed."""

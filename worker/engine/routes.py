@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.errors import ConfigError
 from worker.rules.circuit import Circuit
-from worker.rules.claims import Kind
+from worker.rules.claims import Kind, Outcome
 from worker.rules.entries import Plan
 from worker.rules.fingerprint import FingerprintRule
 from worker.rules.handlers import Handler
@@ -30,14 +30,16 @@ class Route:
     private: bool
     waits_first: bool
     running: int = 0
+    outcomes: dict[Outcome, int] = field(default_factory=dict)
     backlog: deque[Any] = field(default_factory=deque)
     circuit: Circuit = field(default_factory=Circuit)
     held: deque[Any] = field(default_factory=deque)
     trial: Any = None  # the one item that may run while the circuit is open
 
-    @property
-    def name(self) -> str:
-        return self.handler.name
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.handler.name
 
 
 def secret_of(handler: Handler, secrets: Mapping[str, bytes]) -> bytes | None:

@@ -118,9 +118,16 @@ class Finals:
         """Give back claims whose handler never started; counts nothing, due at once."""
         released = sorted(released, key=_by_id)
         arguments = [UUID(r.id) for r in released], [r.fence for r in released]
-        rows = await self._repeat(lambda line: line.fetch(self._queries["release"], *arguments))
+
+        async def call(line: Line) -> set[bytes]:
+            async with line.transaction() as tx:
+                changed = [r[0] for r in await tx.fetch(self._queries["release"], *arguments)]
+                await self._leave_doubt(tx, changed)
+                return {r.id for r in released} - {i.bytes for i in changed}
+
+        undecided = await self._repeat(call)
         self._fences.closed(arguments[1])
-        return {r.id for r in released} - {r[0].bytes for r in rows}
+        return undecided
 
     async def doubt(self, doubted: Sequence[Doubted]) -> set[bytes]:
         """Note that nobody knows whether the effect happened."""

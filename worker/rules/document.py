@@ -58,6 +58,10 @@ class Document:
             raise Refused(json.reason, json.detail)
         return json
 
+    def drop(self) -> None:
+        """Forget the parsed tree: a record in flight keeps its bytes, and reading them again is rare."""
+        self._json = _UNREAD
+
 
 def _parse(value: bytes | None) -> Any:
     if value is None:

@@ -34,8 +34,8 @@ from worker.testing.viewing import view_delivery, view_entry
 
 T = TypeVar("T")
 _LIFESPANS: Any = object()
-# Virtual time after which a record that still has no outcome never gets one.
-_LONGEST = timedelta(days=1).total_seconds()
+# Virtual seconds beyond the longest timeout after which a record that still has no outcome never gets one.
+_LONGEST = 3600.0
 
 
 class Box:
@@ -149,6 +149,13 @@ class Box:
         self._process = await self._start()
         return [await self._decided(delivery) for delivery in again]
 
+    async def end_session(self) -> None:
+        """Let the rest of the group end the living process's session and settle its claims, as after a long pause.
+
+        The process goes on, notices at its next renewal and opens a new session; what it has running ends late.
+        """
+        await self._drive(self._keeper.end(self._process.ledger.session.id))
+
     async def reconcile(self, handler: Handler, *, key: str, tenant: str | None = None) -> Verdict:
         """Ask the handler's reconciler about an entry in doubt, and return its verdict; nothing is settled by it."""
         if handler.look_up is None:
@@ -229,12 +236,15 @@ class Box:
 
     async def _wait_for(self, delivery: Delivery) -> None:
         failed = self._process.tasks.failed
-        await asyncio.wait((delivery.decided, failed), timeout=_LONGEST, return_when=asyncio.FIRST_COMPLETED)
+        limit = _LONGEST + 10 * max(h.timeout.total_seconds() for h in self.registry.handlers)
+        await asyncio.wait((delivery.decided, failed), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         self._time.progress()
         if failed.done():
             failed.result()
         if not delivery.decided.done():
-            raise AssertionError(f"offset {delivery.record.offset} has no outcome after a day of virtual time")
+            raise AssertionError(
+                f"offset {delivery.record.offset} has no outcome after {limit / 3600:.1f} virtual hours"
+            )
 
     async def _drive(self, work: Awaitable[T]) -> T:
         answer = await self._time.drive(work)

@@ -136,6 +136,11 @@ class Keeper:
         await self._ledger.open()
         self._tasks.spawn(self._ledger.session.keep(), "keeper's session")
 
+    async def end(self, session: int) -> None:
+        """End a session and settle it at once, without waiting for its lease."""
+        self._ledger.tables.sessions[session].ended_at = self._ledger.tables.clock()
+        await self._ledger.settling.settle()
+
     async def settle(self, session: int) -> None:
         """Go round until the session has ended and none of its claims is left."""
         tables, settling = self._ledger.tables, self._ledger.settling

@@ -43,12 +43,13 @@ RETURNING e.id
 
 -- name: release
 -- in_progress -> failed_retryable, due now, counting nothing: a claim whose handler never started.
+-- unknown -> failed_retryable: the very claim in doubt never started, and its worker lives to prove it.
 -- $1 ids (sorted)  $2 fences
 UPDATE oncebox.entries e
    SET state = 3, due_at = u.now
-  FROM (SELECT x.id, x.fence, 1::smallint AS state, clock_timestamp() AS now
+  FROM (SELECT x.id, x.fence, clock_timestamp() AS now
           FROM unnest($1::uuid[], $2::bigint[]) x(id, fence) OFFSET 0) u
- WHERE e.id = u.id AND e.fence = u.fence AND e.state = u.state
+ WHERE e.id = u.id AND e.fence = u.fence AND e.state IN (1, 4)
 RETURNING e.id
 
 -- name: doubt

@@ -76,10 +76,11 @@ class MemoryFinals:
         """Give back claims whose handler never started; counts nothing, due at once."""
         changed = set()
         for one in released:
-            entry = self._tables.claimed(one.id, one.fence)
-            if entry is not None:
+            entry = self._tables.entries.get(one.id)
+            if entry is not None and entry.fence == one.fence and entry.state in (State.IN_PROGRESS, State.UNKNOWN):
                 entry.state, entry.due_at = State.FAILED_RETRYABLE, self._tables.clock()
                 changed.add(one.id)
+        self._leave_doubt(changed)
         await self._answered(released)
         return {c.id for c in released} - changed
 
