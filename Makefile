@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Most tests wait for leases and group timeouts: more of them at once than there are cores.
+JOBS ?= 4
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --quiet pyproject.toml --extra stack --group build
@@ -22,7 +24,7 @@ demo: $(VENV)/.ready ## two workers, thousands of duplicates, one kill -9: watch
 	@$(BIN)/oncebox demo $(ARGS)
 
 test: $(VENV)/.ready-dev ## all tests, on real Kafka, Postgres and Redis (ARGS="-k word")
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.ready-dev ## ruff and mypy --strict
 	@$(BIN)/ruff check .

@@ -27,6 +27,7 @@ from worker.kafka.consumer import Consumer
 from worker.kafka.places import Places
 from worker.kafka.publisher import Publisher
 from worker.kafka.quiet import quieten
+from worker.kafka.sockets import break_cleanly
 from worker.kafka.topics import open_topics
 from worker.ledger.clock import clock
 from worker.ledger.ledger import PostgresLedger
@@ -57,6 +58,7 @@ async def _until_signalled(settings: Settings, registry: Registry, until_idle: b
 
 async def serve(settings: Settings, registry: Registry, *, stop: asyncio.Event, until_idle: bool = False) -> None:
     """Run one worker in this event loop until `stop` is set, or the backlog is done; raises what killed it."""
+    break_cleanly()
     handlers = effective_handlers(settings, registry)
     await refuse_missing_topics(settings, handlers)
     secrets = scope_secrets(settings, handlers)

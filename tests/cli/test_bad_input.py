@@ -55,7 +55,7 @@ def project(tmp_path: Path) -> Path:
         (["broken"], "broken cannot be imported: SyntaxError: invalid syntax (broken.py, line 2)"),
         (["raising"], "raising cannot be imported: KeyError: 'hello' (raising.py, line 2)"),
         (["leaving"], "leaving cannot be imported: SystemExit: 3 (leaving.py, line 2)"),
-        (["misregistered"], "there is no scope 'paymints' (misregistered.py, line 4)"),
+        (["misregistered"], "webhooks (misregistered.py, line 4)\n  define it above the handler"),
         (["good", "wrong"], "wrong gives a dict, not a Registry"),
     ],
 )

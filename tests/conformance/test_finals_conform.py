@@ -9,7 +9,6 @@ from worker.rules.claims import Kind, State, Status
 from worker.rules.results import ContentType, Result
 from worker.rules.writes import Done, Parking
 
-
 RESULTS = [
     Result(Status.OK, ContentType.NONE, None),
     Result(Status.OK, ContentType.JSON, b'{"a":1}'),

@@ -16,14 +16,21 @@ def message(key: str, **more: Any) -> bytes:
     return json.dumps({"id": key, **more}).encode()
 
 
-def duplicated(keys: Iterable[str], partitions: int, *, copies: int = 2, seed: int = 1) -> list[Sent]:
-    """Each key `copies` times, each time on another partition, shuffled; Kafka keys make lines of some records each."""
+def duplicated(
+    keys: Iterable[str], partitions: int, *, copies: int = 2, seed: int = 1, failing: float = 0.0
+) -> list[Sent]:
+    """Each key `copies` times, each time on another partition, shuffled; Kafka keys make lines of some records each.
+
+    A share of the messages fails at the first attempt, with proof that nothing was executed.
+    """
+    chance = random.Random(seed)
     records = []
     for number, key in enumerate(keys):
+        body = message(key, fails=1) if chance.random() < failing else message(key)
         for copy in range(copies):
             kafka_key = f"line-{number % 97}".encode()
-            records.append(Sent(message(key), key=kafka_key, partition=(number + copy) % partitions))
-    random.Random(seed).shuffle(records)
+            records.append(Sent(body, key=kafka_key, partition=(number + copy) % partitions))
+    chance.shuffle(records)
     return records
 
 

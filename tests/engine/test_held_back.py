@@ -45,3 +45,27 @@ async def test_records_of_a_failing_handler_are_held_and_run_when_it_recovers(si
         broken = False
         await site.drained(failing, healthy)
     assert all(ran[f"k{n}"] == 1 for n in range(50))
+
+
+async def test_records_that_need_no_run_do_not_keep_an_open_circuit_open(site: Site) -> None:
+    """Of what was held, the first are duplicates: each is answered, and the next one may try at once."""
+    name, ran, registry = site.topic(), Counter[str](), Registry()
+    broken = False
+
+    @registry.handler(name, scope="payments", key="id", retries=Retries(1), timeout="30s")
+    async def charge(message: Message) -> None:
+        if broken:
+            raise NotExecuted("gateway is down")
+        ran[message.id] += 1
+
+    done = [json.dumps({"id": f"done{n}"}).encode() for n in range(5)]
+    site.produce(name, done)
+    async with site.worker(registry):
+        await site.drained(name)
+        broken = True
+        site.produce(name, [json.dumps({"id": f"failing{n}"}).encode() for n in range(10)])
+        await eventually(lambda: len(site.dead_letters(name)) == 10, 20, "nothing failed", every=0.2)
+        broken = False
+        site.produce(name, [*done, b'{"id":"fine"}'])
+        await site.drained(name, within=20)
+    assert ran == {"fine": 1, **{f"done{n}": 1 for n in range(5)}}

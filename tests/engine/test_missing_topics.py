@@ -86,7 +86,6 @@ async def test_without_a_result_topic_the_result_is_kept_and_its_record_parked_a
     assert not site.dead_letters(name)
 
 
-@pytest.mark.xfail(strict=True, reason="what is owed to a topic that was missing is parked for ever")
 async def test_what_was_owed_is_paid_once_the_topic_exists(site: Site) -> None:
     name, results, ran = site.topic(letters=False), site.topic(letters=False), Counter[str]()
     results = f"late-{results}"

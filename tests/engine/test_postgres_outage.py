@@ -71,7 +71,6 @@ def _commits_during(workers: list[Process]) -> int:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.xfail(strict=True, reason="a refused record is dead-lettered and committed although Postgres is away")
 async def test_nothing_is_dead_lettered_or_committed_while_postgres_is_away(
     site_on_own_postgres: Site, own_postgres: Stack
 ) -> None:

@@ -252,3 +252,19 @@ async def test_two_records_of_one_key_share_its_retries(site: Site) -> None:
     async with site.worker(registry_of(name, work)):
         await site.drained(name, within=10)
     assert ran == {f"k{n}": 2 for n in range(5)}
+
+
+async def test_waiting_for_a_free_connection_is_not_the_handlers_time(site: Site) -> None:
+    name, ran = site.topic(), Counter[str]()
+
+    async def book(message: Message, transaction: Transaction) -> None:
+        ran[message.id] += 1
+        await asyncio.sleep(0.2)
+
+    site.produce(name, [message(f"k{n}") for n in range(8)])
+    changes = {"kind": "transactional", "timeout": "500ms"}
+    async with site.worker(registry_of(name, book, **changes), ONCEBOX_TRANSACTION_CONNECTIONS="1"):
+        await site.drained(name)
+    assert ran == {f"k{n}": 1 for n in range(8)}
+    rows = await site.fetch("SELECT attempts FROM oncebox.entries WHERE attempts > 0")
+    assert not rows, "no attempt was lost to the wait"

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from tests.conftest import ConsumeAll, MakeTopic
 from tests.engine.site import Site
+from tests.stack.client import Sent
 from tests.waiting import eventually
 from worker import Registry
 from worker.stack import Stack
@@ -52,6 +53,25 @@ async def test_a_position_finished_before_the_ttl_is_not_run_again(
     letters = consume_all(f"dlq.{name}")
     assert [s.value for s in letters] == bodies[:2]
     assert {dict(s.headers)["oncebox.reason"] for s in letters} == {b"beyond_ttl"}
+
+
+async def test_neither_are_those_in_line_behind_others(
+    site: Site, topic: MakeTopic, consume_all: ConsumeAll, stack: Stack
+) -> None:
+    name = topic()
+    stack.create_topics({f"dlq.{name}": 1})
+    ran: Counter[str] = Counter()
+    site.produce(name, [Sent(b'{"id":"k%d"}' % n, key=b"one line") for n in range(6)])
+    async with site.worker(registry_for(name, ran), ONCEBOX_SAMPLE_EVERY="1s"):
+        await site.drained(name)
+        sampled = "SELECT 1 FROM oncebox.samples WHERE watermark = 6"
+        await eventually(lambda: site.fetch(sampled), 20, "no sample of the watermark", every=0.1)
+    await site.fetch("UPDATE oncebox.samples SET at = at - interval '31 days'")
+    await site.fetch("DELETE FROM oncebox.entries")
+    rewind(site, name)
+    await site.run(registry_for(name, ran))
+    assert ran == Counter({f"k{n}": 1 for n in range(6)})
+    assert {dict(s.headers)["oncebox.reason"] for s in consume_all(f"dlq.{name}")} == {b"beyond_ttl"}
 
 
 async def test_without_committed_offsets_the_stored_watermark_is_the_place(site: Site, topic: MakeTopic) -> None:

@@ -5,16 +5,19 @@ VICTIM_BUG it has one of the bugs below, so that tests can show that they would 
 """
 
 import asyncio
+import itertools
 import os
+import random
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from aiokafka.conn import AIOKafkaConnection
 from pydantic import BaseModel
 
 from tests.engine.witness import once, testify
-from worker import Context, Effect, Registry, Transaction, field
+from worker import Context, Effect, NotExecuted, Registry, Transaction, field
 from worker.app import run
 from worker.engine.pipeline import Pipeline
 from worker.kafka.consumer import Consumer
@@ -36,6 +39,7 @@ class Message(BaseModel):
     amount: int = 0
     dies: bool = False
     seconds: float | None = None
+    fails: int = 0
 
 
 class Victim:
@@ -62,6 +66,12 @@ class Victim:
         if poison or (point == self._point and (message is None or message.dies) and once(point)):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    @staticmethod
+    def _fail(message: Message, context: Context) -> None:
+        """Nothing was executed yet: tried again."""
+        if context.attempt <= message.fails:
+            raise NotExecuted("not yet")
+
     async def _work(self, message: Message) -> None:
         await asyncio.sleep(self._slow if message.seconds is None else message.seconds)
 
@@ -69,6 +79,7 @@ class Victim:
         async def external(message: Message, context: Context, effect: Effect) -> dict[str, Any]:
             """Calls someone else's system: the witness."""
             self.die("before_effect", message)
+            self._fail(message, context)
             async with effect:
                 testify("start", message.id, fence=context.fence, place=str(context.source))
                 self.die("inside_effect", message)
@@ -87,15 +98,17 @@ class Victim:
             await transaction.execute(f"INSERT INTO {effects} (key, fence) VALUES ($1, $2)", message.id, context.fence)
             self.die("inside_effect", message)
             await self._work(message)
+            self._fail(message, context)
             self.die("after_effect", message)
             return {"id": message.id}
 
         return transactional
 
     def _repeatable(self) -> Callable[..., Any]:
-        async def repeatable(message: Message) -> None:
+        async def repeatable(message: Message, context: Context) -> None:
             """May run twice."""
             self.die("before_effect", message)
+            self._fail(message, context)
             testify("repeat", message.id)
             self.die("inside_effect", message)
             await self._work(message)
@@ -149,7 +162,27 @@ def drops_the_last_of_a_batch() -> None:
     Pipeline.take = losing  # type: ignore[method-assign]
 
 
-BUGS = {bug.__name__: bug for bug in (runs_every_duplicate, commits_what_it_has_read, drops_the_last_of_a_batch)}
+def resets_connections() -> None:
+    """Now and then a request finds its connection just closed, and the event loop says so as uvloop does."""
+    send, chance, requests = AIOKafkaConnection.send, random.Random(1), itertools.count()
+
+    def refuse(data: bytes) -> NoReturn:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    def resetting(self: Any, *arguments: Any, **named: Any) -> Any:
+        # Not while it starts: a worker that cannot reach Kafka at all may refuse to.
+        if self._writer is not None and next(requests) > 50 and chance.random() < 0.02:
+            self._writer.transport.abort()
+            self._writer.write = refuse
+        return send(self, *arguments, **named)
+
+    AIOKafkaConnection.send = resetting
+
+
+BUGS = {
+    bug.__name__: bug
+    for bug in (runs_every_duplicate, resets_connections, commits_what_it_has_read, drops_the_last_of_a_batch)
+}
 
 
 def main(words: Sequence[str]) -> None:

@@ -37,12 +37,13 @@ async def somebody_waits(admin: Connection, holder: Connection, *, waiters: int 
     return found
 
 
-async def all_wait(admin: Connection, waiters: int) -> None:
-    """Return when that many backends of ours wait for locks, whoever has them."""
+async def all_wait(admin: Connection, schema: str, waiters: int) -> None:
+    """Return when that many statements on this schema wait for locks, whoever has them."""
 
     async def blocked() -> bool:
         count = await admin.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE 'oncebox%'"
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'",
+            schema,
         )
         return bool(count >= waiters)
 

@@ -13,9 +13,16 @@ from typing import Any, TypeVar
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.ledger.offers import done, doubted, failed, id_of, offers, released
 from tests.ledger.seats import Seat
@@ -28,6 +35,8 @@ from worker.settings import DatabaseSettings
 
 T = TypeVar("T")
 EXAMPLES = int(os.environ.get("ONCEBOX_LEDGER_EXAMPLES", "30"))
+# A short run that fails says how at once; a long one may take its time to find the shortest way to fail.
+PHASES = (Phase.generate, Phase.shrink) if EXAMPLES > 100 else (Phase.generate,)
 STEPS = 30
 KINDS = (Kind.EXTERNAL, Kind.REPEATABLE, Kind.TRANSACTIONAL)
 SEATS, CAP, CRASHES = 3, 20, 6
@@ -123,6 +132,11 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             entry = self.rows[key]
             entry.state, entry.fence, entry.session, entry.stray = State.IN_PROGRESS, fence, seat.session.id, False
 
+        @initialize()
+        def begin(self) -> None:
+            for who in range(SEATS):
+                self.claim(who, {who % len(KINDS), (who + 1) % len(KINDS)}, None, False)
+
         @rule(who=a_seat, which=st.sets(a_key, min_size=1), loss=a_loss, look_first=st.booleans())
         def claim(self, who: int, which: set[int], loss: str | None, look_first: bool) -> None:
             seat = world.seats[who]
@@ -142,22 +156,25 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                 elif entry is not None:
                     assert claimed.rows[id_of(key)].fence == entry.fence
 
-        @precondition(lambda self: any(entry.claimable for entry in self.rows.values()))
-        @rule(who=a_seat, which=a_key, loss=a_loss)
-        def claim_again(self, who: int, which: int, loss: str | None) -> None:
-            seat, key = world.seats[who], self.keys[which]
-            entry = self.rows.get(key)
-            allowed = entry is not None and entry.claimable and seat.session.id not in self.ended
+        @property
+        def failed(self) -> list[str]:
+            return [key for key, entry in self.rows.items() if entry.state is State.FAILED_RETRYABLE]
+
+        @precondition(lambda self: self.failed)
+        @rule(who=a_seat, one=any_one, loss=a_loss)
+        def claim_again(self, who: int, one: int, loss: str | None) -> None:
+            seat, key = world.seats[who], self.failed[one % len(self.failed)]
+            entry = self.rows[key]
+            allowed = entry.claimable and seat.session.id not in self.ended
             won = None
             for _ in range(2):
                 seat.line.lose, loss = loss, None
-                answer = self.run(seat.claims.claim_again(offers(key, kind=KINDS[which], cap=CAP)))
+                answer = self.run(seat.claims.claim_again(offers(key, kind=entry.kind, cap=CAP)))
                 won = won or answer.get(id_of(key))
             if won is not None:
                 assert allowed
                 self.grant(seat, key, won.fence)
             elif allowed:
-                assert entry is not None
                 self.notice_stray(key, entry, seat)
 
         def notice_stray(self, key: str, entry: Entry, seat: Seat) -> None:
@@ -225,6 +242,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             elif state is State.UNKNOWN and how == "fail":
                 entry.state = State.FAILED_RETRYABLE
 
+        @precondition(lambda self: self.running)
         @rule(who=a_seat, by=a_seat)
         def end_session(self, who: int, by: int) -> None:
             session = world.seats[who].session.id
@@ -239,12 +257,16 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                 "UPDATE oncebox.sessions SET steady_since = clock_timestamp() - 2 * lease WHERE id = $1", session
             )
 
+        @property
+        def orphans(self) -> list[Entry]:
+            return [e for e in self.rows.values() if e.state is State.IN_PROGRESS and e.session in self.ended]
+
+        @precondition(lambda self: self.orphans)
         @rule(who=a_seat)
         def settle(self, who: int) -> None:
             self.run(world.seats[who].settling.settle())
-            for entry in self.rows.values():
-                if entry.state is State.IN_PROGRESS and entry.session in self.ended:
-                    entry.state, entry.crashes, entry.stray = after_death(entry.kind), entry.crashes + 1, False
+            for entry in self.orphans:
+                entry.state, entry.crashes, entry.stray = after_death(entry.kind), entry.crashes + 1, False
 
         @precondition(lambda self: any(seat.session.id in self.ended for seat in world.seats))
         @rule(who=a_seat)
@@ -257,14 +279,16 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
                     if entry.session == before:
                         entry.session = seat.session.id
 
-        @rule(who=a_seat)
-        def crash(self, who: int) -> None:
-            seat = world.seats[who]
+        @precondition(lambda self: self.running)
+        @rule(one=any_one)
+        def crash(self, one: int) -> None:
+            seat, _ = self.running[one % len(self.running)]
             before = seat.session.id
             self.run(seat.sit_down())
             self.ended.add(before)
             world.fetch("UPDATE oncebox.sessions SET ended_at = coalesce(ended_at, now()) WHERE id = $1", before)
 
+        @precondition(lambda self: any(seat.fences.lost or seat.fences._finished for seat in world.seats))
         @rule(who=a_seat)
         def tidy_up(self, who: int) -> None:
             seat = world.seats[who]
@@ -357,6 +381,7 @@ def test_three_workers_in_any_order_do_what_the_model_says(
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
                 database=None,
+                phases=PHASES,
                 print_blob=True,
             ),
         )

@@ -121,6 +121,23 @@ async def test_a_carry_over_under_way_decides_before_the_settlement(
     assert await owner(ledger_schema, claimed.fence) == other.session.id
 
 
+async def test_claims_are_not_forgotten_when_the_new_session_ends_before_they_are_carried_over(
+    open_ledger: OpenLedger, wire: Wire, ledger_schema: Schema, notices: Notices
+) -> None:
+    ledger = await open_ledger(wire.url)
+    claimed = await ledger.claims.claim(offers("k"))
+    before = ledger.session.id
+    wire.lose(Loss.REQUEST, ledger.queries["carry_over"])
+    await ledger_schema.end(before)
+    ledger.session.check()
+    await eventually(lambda: notices.of("session_renewal_failed"))
+    assert ledger.session.id != before
+    await ledger_schema.end(ledger.session.id)
+    await replaced(ledger, notices)
+    assert await owner(ledger_schema, claimed.fence) == ledger.session.id
+    assert ledger.session.covers(claimed.fence)
+
+
 async def test_a_session_that_ends_twice_is_carried_over_twice(
     ledger: PostgresLedger, ledger_schema: Schema, notices: Notices
 ) -> None:

@@ -2,16 +2,19 @@
 
 import asyncio
 import random
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+import asyncpg
 import pytest
 
-from tests.ledger.conftest import OpenLedger, Schema
+from tests.ledger.conftest import Notices, OpenLedger, Schema
 from tests.ledger.locks import holding, somebody_waits
-from tests.ledger.offers import Offer, done, failed, id_of, offers, plan, released
+from tests.ledger.offers import Offer, done, doubted, failed, id_of, offers, plan, record, released
 from worker.ledger.ledger import PostgresLedger
 from worker.rules.claims import Kind, State
 from worker.rules.entries import Answer, answer
-from worker.rules.writes import Claimed
+from worker.rules.writes import Claimed, Parking
 
 KEYS = [f"key {n}" for n in range(500)]
 
@@ -36,11 +39,9 @@ async def test_two_workers_claim_the_same_500_keys_and_each_key_is_won_once(open
             assert all(row.state is State.IN_PROGRESS for row in claimed.rows.values())
 
 
-async def test_overlapping_batches_never_deadlock(open_ledger: OpenLedger, ledger_schema: Schema) -> None:
-    await ledger_schema.execute("SET deadlock_timeout = '10ms'")
+async def test_overlapping_batches_never_deadlock(open_ledger: OpenLedger, notices: Notices) -> None:
     workers = [await open_ledger() for _ in range(3)]
     chance = random.Random(7)
-    before = await deadlocks(ledger_schema)
     taken: list[str] = []
 
     async def work(ledger: PostgresLedger, round_: int) -> None:
@@ -55,12 +56,37 @@ async def test_overlapping_batches_never_deadlock(open_ledger: OpenLedger, ledge
     for round_ in range(10):
         await asyncio.gather(*(work(ledger, round_) for ledger in workers for _ in range(2)))
     assert len(taken) == len(set(taken))
-    assert await deadlocks(ledger_schema) == before
+    assert notices.of("claim_broke") + notices.of("final_write_broke") == []
 
 
-async def deadlocks(schema: Schema) -> int:
-    found: int = await schema.value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-    return found
+@pytest.mark.parametrize("statement", ["complete", "complete_late", "fail", "release", "doubt", "claim_again", "hold"])
+async def test_rows_are_locked_in_the_order_of_their_ids_however_they_are_given(
+    ledger: PostgresLedger, ledger_schema: Schema, statement: str
+) -> None:
+    first, last = sorted(("a", "b"), key=id_of)
+    given = (last, first)
+    fence = (await ledger.claims.claim(offers(*given))).fence
+    if statement == "claim_again":
+        await ledger.finals.release([released(key, fence) for key in given])
+    calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "complete": lambda: ledger.finals.complete([done(key, fence) for key in given]),
+        "complete_late": lambda: ledger.finals.complete_late([done(key, fence) for key in given]),
+        "fail": lambda: ledger.finals.fail([failed(key, fence) for key in given]),
+        "release": lambda: ledger.finals.release([released(key, fence) for key in given]),
+        "doubt": lambda: ledger.finals.doubt([doubted(key, fence) for key in given]),
+        "claim_again": lambda: ledger.claims.claim_again(offers(*given)),
+        "hold": lambda: ledger.parking.park([Parking(record(), "why", id_of(key), 1, 1.0) for key in given]),
+    }
+    lock = ledger_schema.sql(
+        "SELECT 1 FROM oncebox.entries WHERE id = encode($1::bytea, 'hex')::uuid FOR UPDATE NOWAIT"
+    )
+    async with holding(ledger_schema.url, lock, id_of(last)) as holder:
+        call = asyncio.create_task(calls[statement]())
+        await somebody_waits(ledger_schema.admin, holder)
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await ledger_schema.admin.fetch(lock, id_of(first))
+        await holder.execute("ROLLBACK")
+        await call
 
 
 async def test_a_claim_that_waits_for_another_loses_and_sees_its_row(
@@ -68,11 +94,9 @@ async def test_a_claim_that_waits_for_another_loses_and_sees_its_row(
 ) -> None:
     mine, theirs = await open_ledger(), await open_ledger()
     await theirs.claims.claim(offers("warm"))
-    text = theirs.queries["claim"]
-    arguments = [theirs.session.id, 77, [id_of("k")], [1], [1], [60.0], [1], [0], [0], [b"f"], [None], [b"k"], [1]]
-    connection_text = text.replace("$3::uuid[]", "ARRAY[encode($3::bytea, 'hex')::uuid]")
-    arguments[2] = id_of("k")
-    async with holding(ledger_schema.url, connection_text, *arguments) as holder:
+    text = theirs.queries["claim"].replace("$3::uuid[]", "ARRAY[encode($3::bytea, 'hex')::uuid]")
+    arguments = [[1], [1], [60.0], [1], [0], [0], [b"f"], [None], [b"k"], [1]]
+    async with holding(ledger_schema.url, text, theirs.session.id, 77, id_of("k"), *arguments) as holder:
         waiting = asyncio.create_task(mine.claims.claim(offers("k", "free")))
         await somebody_waits(ledger_schema.admin, holder)
         await holder.execute("COMMIT")

@@ -128,7 +128,7 @@ async def test_a_completion_that_commits_after_its_repetition_changes_nothing(
         wire.lose(Loss.HEARING, worker.queries["complete"])
         completing = asyncio.create_task(worker.finals.complete(finished))
         await eventually(lambda: wire.lost)
-        await all_wait(ledger_schema.admin, 2)
+        await all_wait(ledger_schema.admin, ledger_schema.name, 2)
         await holder.execute("ROLLBACK")
         undecided = await completing
     if undecided:

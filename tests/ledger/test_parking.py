@@ -119,9 +119,9 @@ async def test_a_verdict_that_comes_while_a_record_is_being_parked_wakes_it(
     share = ledger_schema.sql("SELECT 1 FROM oncebox.entries FOR UPDATE")
     async with holding(ledger_schema.url, share) as holder:
         call = asyncio.create_task(ledger.parking.park([parking("k", due=None, again=again)]))
-        await all_wait(ledger_schema.admin, 1)
+        await all_wait(ledger_schema.admin, ledger_schema.name, 1)
         verdict = asyncio.create_task(other.finals.complete_late([done("k", fence)]))
-        await all_wait(ledger_schema.admin, 2)
+        await all_wait(ledger_schema.admin, ledger_schema.name, 2)
         await holder.execute("ROLLBACK")
         refused = await call
         assert await verdict == set()

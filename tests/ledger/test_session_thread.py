@@ -168,7 +168,8 @@ async def test_closing_ends_the_session_and_leaves_nothing_behind(ledger_schema:
 
     async def no_backend() -> bool:
         count = await ledger_schema.value(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'oncebox run%'"
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%' || $1 || '%' AND pid <> pg_backend_pid()",
+            ledger_schema.name,
         )
         return bool(count == 0)
 
@@ -221,7 +222,7 @@ async def test_a_session_that_was_ended_during_an_outage_takes_its_claims_along(
 
 
 async def test_a_primary_that_turns_read_only_is_left_and_found_again(
-    open_ledger: OpenLedger, database_url: str, ledger_schema: Schema, notices: Notices
+    open_ledger: OpenLedger, ledger_schema: Schema, notices: Notices, postgres: LocalServer
 ) -> None:
     ledger = await open_ledger(lease=LEASE)
     name = await ledger_schema.value("SELECT current_database()")
@@ -239,7 +240,7 @@ async def test_a_primary_that_turns_read_only_is_left_and_found_again(
             await eventually(lambda: not ledger.session.safe())
             assert not completing.done()
         finally:
-            repair = await asyncpg.connect(database_url)
+            repair = await asyncpg.connect(postgres.url)
             await repair.execute("SET default_transaction_read_only = off")
             await repair.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
             await repair.close()

@@ -147,6 +147,22 @@ async def test_a_late_result_of_the_very_claim_is_accepted(
     assert await ledger_schema.value("SELECT count(*) FROM oncebox.doubts") == 0
 
 
+async def test_a_result_of_another_claim_does_not_complete_the_one_that_runs(
+    ledger: PostgresLedger, ledger_schema: Schema
+) -> None:
+    first = (await ledger.claims.claim(offers("k"))).fence
+    await ledger.finals.release([released("k", first)])
+    second = (await ledger.claims.claim_again(offers("k")))[id_of("k")].fence
+    assert await ledger.finals.complete([done("k", first)]) == {id_of("k")}
+    assert await ledger.transactions.run(id_of("k"), first, returning) is None
+    row = await ledger_schema.entry("k")
+    assert (row["state"], row["fence"]) == (State.IN_PROGRESS, second)
+
+
+async def returning(transaction: Transaction) -> Result:
+    return ok()
+
+
 async def test_a_late_result_of_another_claim_is_refused_and_kept(
     open_ledger: OpenLedger, ledger_schema: Schema
 ) -> None:

@@ -11,6 +11,10 @@ from worker import Context, Registry
 from worker.errors import ConfigError, UsageError
 from worker.testing import Box, VirtualClock, deliver
 
+
+async def lonely(message: bytes) -> None: ...
+
+
 PAYLOAD = {"delivery_id": "d1", "amount_cents": 5}
 
 
@@ -126,7 +130,25 @@ async def test_two_boxes_of_one_test_share_one_clock() -> None:
             await Box(registry, clock=VirtualClock()).__aenter__()
 
 
+async def test_a_box_that_cannot_open_gives_the_loop_back() -> None:
+    shop = Registry()
+
+    @shop.lifespan
+    async def broken() -> AsyncIterator[None]:
+        raise OSError("no such server")
+        yield
+
+    loop = asyncio.get_running_loop()
+    selector = vars(loop)["_selector"]
+    with pytest.raises(OSError, match="no such server"):
+        await Box(shop).__aenter__()
+    assert vars(loop)["_selector"] is selector
+    assert len(asyncio.all_tasks()) == 1
+
+
 async def test_mistakes_of_the_test_are_told(box: Box) -> None:
+    with pytest.raises(UsageError, match="not registered"):
+        box.entry(Registry().handler("t", scope="jobs", key="id")(lonely), key="k")
     with pytest.raises(UsageError, match="no handler of this box reads 'elsewhere'"):
         await box.deliver("elsewhere", {})
     with pytest.raises(UsageError, match="choose one of after_claim"):

@@ -69,7 +69,6 @@ async def test_a_death_settles_by_kind_and_the_redelivery_acts_on_it(box: Box, s
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_the_claim_of_a_dead_process_lives_until_its_lease_has_lapsed(box: Box, point: CrashPoint) -> None:
-    assert box.clock is not None
     before = box.clock.seconds
     await box.deliver(charge, PAYLOAD, crash=point)
     assert box.clock.seconds - before > box.settings.lease.total_seconds()

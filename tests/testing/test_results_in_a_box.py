@@ -67,13 +67,32 @@ async def test_results_are_published_and_replays_say_so(box: Box) -> None:
     gateway.act = lambda: "answer"
     first = await box.deliver(answer, {"delivery_id": "d"}, headers={"correlation-id": "c"}, kafka_key="k")
     again = await box.redeliver(first)
-    assert [(o.topic, o.key, o.value) for o in box.results] == [("answered", b"k", b"answer")] * 2
+    assert [(o.topic, o.key, o.value) for o in box.outbox.results] == [("answered", b"k", b"answer")] * 2
     assert first.published is not None
     assert again.published is not None
     assert text(first.published, "Idempotent-Replayed") is None
     assert text(again.published, "Idempotent-Replayed") == b"true"
     assert text(again.published, "correlation-id") == b"c"
     assert text(again.published, "oncebox.fence") == str(first.fence).encode()
+
+
+async def test_whoever_asked_by_reply_to_gets_an_answer_for_every_outcome() -> None:
+    shop = Registry()
+    shop.add(Scope("asked", ttl="1d", reply_to=frozenset({"replies"})))
+
+    @shop.handler("t", scope="asked", key="id", kind="repeatable")
+    async def tell(message: dict[str, Any]) -> str:
+        return "told"
+
+    async with Box(shop) as box:
+        replied = []
+        for payload in ({"id": 1}, {"id": 1}, {"id": 1, "other": 1}, {"no": "key"}):
+            delivered = await box.deliver(tell, payload, headers={"reply_to": "replies"})
+            assert delivered.reply is not None
+            replied.append((str(delivered.outcome), text(delivered.reply, "oncebox.reply-status")))
+        assert replied == [("executed", b"200"), ("replayed", b"200"), ("misuse", b"422"), ("dead_lettered", b"400")]
+        assert len(box.outbox.replies) == 4
+        assert (await box.deliver(tell, {"id": 2}, headers={"reply_to": "elsewhere"})).reply is None
 
 
 @pytest.mark.parametrize("given", [object(), "x" * 300_000, "\ud800"])

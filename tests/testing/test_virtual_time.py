@@ -22,7 +22,6 @@ def failing(times: int, error: Exception | None = None) -> None:
 
 
 async def test_retries_in_line_happen_with_their_backoff_and_without_waiting(box: Box) -> None:
-    assert box.clock is not None
     failing(3)
     virtual, real = box.clock.seconds, time.monotonic()
     delivered = await box.deliver(charge, {"delivery_id": "d"})
@@ -63,7 +62,6 @@ async def test_a_retry_far_away_is_parked_and_runs_when_it_is_due(box: Box) -> N
 
 
 async def test_a_handler_that_waits_takes_virtual_time_only(box: Box) -> None:
-    assert box.clock is not None
     gateway.act = lambda: asyncio.sleep(25)
     virtual, real = box.clock.seconds, time.monotonic()
     assert (await box.deliver(charge, {"delivery_id": "d"})).outcome == "executed"

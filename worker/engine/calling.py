@@ -85,7 +85,7 @@ class Caller:
                 blocks.entered = 1
             value = await self._run(item, effect, None)
         except Reject as reject:
-            return rejected(str(reject), reject.code)
+            return rejected(_text(reject), str(getattr(reject, "code", "rejected")))
         except handler.not_executed as error:
             refused = effect is not None and effect.refused and blocks.entered == 0
             if refused or isinstance(error, _TooLate):
@@ -174,6 +174,12 @@ class Caller:
 
 def describe(error: BaseException) -> str:
     """An error as one short line without its arguments' values: messages leak secrets, class names do not."""
-    if isinstance(error, NotExecuted):
-        return f"NotExecuted: {error}"[:200]
-    return type(error).__name__
+    name = type(error).__name__
+    return f"{name}: {_text(error)}"[:200] if isinstance(error, NotExecuted) else name
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an author's own __str__: the worker must not end because of it
+        return type(error).__name__

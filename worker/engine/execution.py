@@ -1,6 +1,7 @@
 """Execution: when a claimed item starts, what may run beside it, and when it has had its time."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -144,8 +145,8 @@ class Execution:
         assert task is not None
         self._running[item] = task
         ended = await self._caller.call(item)
-        while task.cancelling():
-            task.uncancel()
+        if task.cancelling():
+            await _forget_cancels(task)
         del self._running[item]
         self._holding.ended(item, ended)
         self._owner.ended(item, ended)
@@ -192,3 +193,11 @@ class Execution:
         else:
             self._alone = None
             self._uncovered(item)
+
+
+async def _forget_cancels(task: asyncio.Task[object]) -> None:
+    """A cancel that a handler asked for, or got, and left pending must not hit the next message of this runner."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    while task.cancelling():
+        task.uncancel()

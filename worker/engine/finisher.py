@@ -10,6 +10,7 @@ from worker.engine.batches import Batches
 from worker.engine.items import Item
 from worker.engine.letters import Letters
 from worker.engine.ports import Ledger, Notice, Publisher
+from worker.engine.routes import Route
 from worker.engine.tasks import Tasks
 from worker.rules.claims import Outcome, Status
 from worker.rules.entries import Row
@@ -206,9 +207,9 @@ class Finisher:
         await self._ledger.parking.finish(batch)
 
     async def _publish(self, batch: list[_Letter]) -> None:
-        while not self._ledger.lease.safe():  # noqa: ASYNC110 - kept by a thread, which has no event to offer
-            # Without Postgres nothing is finished: also not by a letter, whose record would then be committed.
-            await asyncio.sleep(0.1)
+        if any(letter.reason is not None for letter in batch):
+            # Without Postgres nothing is finished, also not by a dead letter: this returns when the ledger answers.
+            await self._ledger.claims.look_up(())
         answers = await self._publisher.publish([out for letter in batch for out in letter.outgoing])
         answer = iter(answers)
         for letter in batch:
@@ -228,10 +229,17 @@ class Finisher:
             asyncio.get_running_loop().call_later(0.5, self._outgoing.add, again)
             return
         why = f"{'too_large' if too_large else 'unwritable'}:{letter.reason or 'result'}"
-        # Without its entry's id: what is owed is the letter, whatever becomes of the entry.
-        parking = Parking(letter.item.record, why)
+        parking = self._owed(letter.item, why, due=None if too_large else self._hold)
         small = () if letter.cut else tuple(_cut(out) for out in too_large)
         self._parked.add(_ToPark(letter.item, parking, replace(letter, outgoing=small, cut=True)))
+
+    def _owed(self, item: Item, why: str, due: float | None) -> Parking:
+        """Without its entry's id: what is owed is the letter, whatever becomes of the entry; tried again when due."""
+        if item.parked is not None:
+            return Parking(item.record, why, item.parked[0], None, due, again=True)
+        route: Route | None = item.route
+        operation = None if route is None else route.plan.operation
+        return Parking(item.record, why, None, operation, due)
 
 
 def _cut(out: Outgoing) -> Outgoing:

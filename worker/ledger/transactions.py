@@ -42,11 +42,11 @@ class Transactions:
                 # Raised outside: the connection is in order, and the line need not be dropped.
                 failure = error
             else:
-                return await self._complete(line, block, Done(id_, fence, result))
+                return await self._complete(line, connection, block, Done(id_, fence, result))
         raise failure
 
-    async def _complete(self, line: Line, block: Block, done: Done) -> Result | None:
-        connection = await line.connection()
+    async def _complete(self, line: Line, connection: Connection, block: Block, done: Done) -> Result | None:
+        """On the very connection the body wrote through: on another the completion would commit without the effect."""
         try:
             found = await connection.fetch(self._queries["complete"], *result_columns([done]))
             if found:

@@ -69,6 +69,7 @@ def encode(value: Any, limit: int) -> Result:
 
 def rejected(message: str, code: str) -> Result:
     """The result of a business failure."""
+    code = _clean(code).replace("\0", "?")
     return Result(Status.REJECTED, ContentType.JSON, orjson.dumps({"code": code, "message": _clean(message)}), code)
 
 

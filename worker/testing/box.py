@@ -49,52 +49,41 @@ class Box:
         self, registry: Registry, *, clock: VirtualClock | None = None, resources: Any = _LIFESPANS, **settings: Any
     ) -> None:
         self.registry = registry
-        self.clock = clock
         self.settings = EngineSettings(**settings)
         self.outbox = Outbox()
         self.effects = Effects()
         self.database = MemoryDatabase()
         self.notices: list[tuple[str, dict[str, Any]]] = []
         self.logged: list[Logged] = []
+        self.kept_open_by: object = None
+        self._given_clock = clock
         self._resources = resources
         self._asking = 0
-        self.kept_open_by: object = None
+        self._deliveries = Deliveries()
 
     async def __aenter__(self) -> Self:
-        self._time = Jumping.of(asyncio.get_running_loop(), self.clock)
+        self._time = Jumping.of(asyncio.get_running_loop(), self._given_clock)
         self.clock = self._time.clock
-        self._time.handling.append(self._handling)
         self.tables = Tables(self.clock)
-        self._deliveries = Deliveries()
         self._topics = Topics(self.registry.topics)
-        self._world = World(
-            handlers=self.registry.handlers,
-            settings=self.settings,
-            topics=self._topics,
-            outbox=self.outbox,
-            deliveries=self._deliveries,
-            effects=self.effects,
-            notice=lambda event, **fields: self.notices.append((event, fields)),
-            log=lambda item: Log(self.logged, {"operation": item.route.name, "offset": item.record.offset}),
-        )
         self._keeper = Keeper(self._ledger("sweep"), every=self.settings.settle_every.total_seconds())
-        await self._keeper.open()
-        self._shared = AsyncExitStack()
-        self._process = await self._start()
-        opened(self)
+        async with AsyncExitStack() as closing:
+            closing.callback(self._time.leave, self._handling)
+            self._time.handling.append(self._handling)
+            closing.push_async_callback(self._keeper.close)
+            await self._keeper.open()
+            self._process = await self._start()
+            closing.push_async_callback(self._close_process)
+            closing.callback(closed, self)
+            opened(self)
+            self._closing = closing.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close at once: what still runs is cancelled and leaves nothing behind."""
-        closed(self)
-        await self._process.close()
-        await self._keeper.close()
-        self._time.handling.remove(self._handling)
-        if not self._time.handling:
-            self._time.leave()
-        await self._shared.aclose()
+        await self._closing.aclose()
 
     async def deliver(
         self,
@@ -114,7 +103,6 @@ class Box:
         topic = to if isinstance(to, str) else to.topics[0]
         if topic not in self.registry.topics:
             raise UsageError(f"no handler of this box reads {topic!r}")
-        assert self.clock is not None
         timestamp = int(self.clock.date(self.clock()).timestamp() * 1000)
         record = draft(topic, payload, headers=headers, kafka_key=kafka_key, partition=partition, timestamp=timestamp)
         return await self._put(record, crash)
@@ -137,11 +125,10 @@ class Box:
 
         A process that lives is stopped as on SIGTERM first. With `crash` the new one dies over its first record.
         """
-        if not self._process.life.ended:
+        if not self.dead:
             await self._drive(self._process.stop())
-        await self._process.close()
-        await self._shared.aclose()
-        again = [self._deliveries.again(record) for record in self._topics.uncommitted()]
+        await self._close_process()
+        again = [self._deliveries.again(record) for record in self.uncommitted]
         if crash is not None:
             if not again:
                 raise UsageError("every record is committed: the next process has nothing to die over")
@@ -180,7 +167,17 @@ class Box:
 
     def now(self, delivered: Delivered) -> Delivered:
         """What has become of the record by now: a parked one may have run since."""
-        return self._view(self._deliveries.of(delivered.record))
+        return view_delivery(self._deliveries.of(delivered.record), self.tables, self.outbox)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the process has died; `restart` brings the next one."""
+        return self._process.life.ended
+
+    @property
+    def uncommitted(self) -> list[Record]:
+        """Records that the next process would read again."""
+        return self._topics.uncommitted()
 
     @property
     def parked(self) -> list[Record]:
@@ -190,11 +187,6 @@ class Box:
     @property
     def dead_letters(self) -> list[Outgoing]:
         return self.outbox.dead_letters
-
-    @property
-    def results(self) -> list[Outgoing]:
-        """What was published to result topics."""
-        return self.outbox.results
 
     def _handling(self) -> object:
         return self._asking or self._process.pipeline.running()
@@ -209,26 +201,41 @@ class Box:
         )
 
     async def _start(self) -> Process:
-        resources = self._resources
-        if resources is _LIFESPANS:
-            from worker.app import shared_resources
+        world = World(
+            handlers=self.registry.handlers,
+            settings=self.settings,
+            topics=self._topics,
+            outbox=self.outbox,
+            deliveries=self._deliveries,
+            effects=self.effects,
+            notice=lambda event, **fields: self.notices.append((event, fields)),
+            log=lambda item: Log(self.logged, {"operation": item.route.name, "offset": item.record.offset}),
+        )
+        async with AsyncExitStack() as shared:
+            resources = self._resources
+            if resources is _LIFESPANS:
+                from worker.app import shared_resources
 
-            resources = await self._shared.enter_async_context(shared_resources(self.registry))
-        private = {h.scope.name for h in self.registry.handlers if h.scope.private_keys}
-        secrets = {name: f"the secret of {name} in tests".encode() for name in private}
-        return await start(self._world, self._ledger("run"), resources, secrets)
+                resources = await shared.enter_async_context(shared_resources(self.registry))
+            process = await start(world, self._ledger("run"), resources)
+            self._shared = shared.pop_all()
+        return process
+
+    async def _close_process(self) -> None:
+        await self._process.close()
+        await self._shared.aclose()
 
     async def _put(self, record: Record, crash: CrashPoint | None) -> Delivered:
-        if self._process.life.ended:
+        if self.dead:
             raise UsageError("the process is dead, and nothing reads the topic: await box.restart() first")
         return await self._decided(self._deliveries.add(self._topics.append(record), crash))
 
     async def _decided(self, delivery: Delivery) -> Delivered:
         planned = delivery.crash
         await self._drive(self._wait_for(delivery))
-        if self._process.life.ended:
+        if self.dead:
             await self._drive(self._keeper.settle(self._process.ledger.session.id))
-        seen = self._view(delivery)
+        seen = view_delivery(delivery, self.tables, self.outbox)
         if planned is not None and delivery.crash is planned:
             delivery.crash = None
             raise AssertionError(f"the crash point {planned!r} was not reached: the record's outcome is {seen.outcome}")
@@ -252,7 +259,6 @@ class Box:
         return answer
 
     def _id(self, handler: Handler, key: str, tenant: str | None) -> bytes:
+        if handler not in self.registry.handlers:
+            raise UsageError(f"{handler.name} is not registered in this box")
         return self._process.route(handler).identity.entry_id(None if tenant is None else tenant.encode(), key.encode())
-
-    def _view(self, delivery: Delivery) -> Delivered:
-        return view_delivery(delivery, self.tables, self.outbox)

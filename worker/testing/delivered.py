@@ -17,9 +17,9 @@ class Delivered:
     """What became of one record.
 
     `outcome` is None if it is not finished yet, or if the process died over it; `crash` says where, if that was this
-    record's own crash point. `attempts` are the failed attempts its entry counts; `runs` is how often the handler was
-    called for this record; `errors` are the exceptions it ended with, oldest first. `reason` is that of the dead letter
-    or of the parking.
+    record's own crash point. `state`, `fence` and `attempts` (the failed ones) are those of its entry, `runs` is how
+    often the handler was called for this record, `errors` are the exceptions it ended with, oldest first. `reason` is
+    that of the dead letter or of the parking, `detail` what the dead letter says.
     """
 
     record: Record
@@ -33,6 +33,8 @@ class Delivered:
     detail: str | None = None
     dead_letter: Outgoing | None = None
     published: Outgoing | None = None
+    reply: Outgoing | None = None
+    state: str | None = None
     fence: int | None = None
     attempts: int = 0
     runs: int = 0

@@ -55,8 +55,11 @@ class Jumping(selectors.BaseSelector):
             raise ConfigError("another box is open in this test with another clock", advice="give both the same clock")
         return present
 
-    def leave(self) -> None:
-        """Give the loop back. Its time goes on from here in real seconds: what is scheduled keeps its distance."""
+    def leave(self, handling: Callable[[], object]) -> None:
+        """A box closes. The last one gives the loop back; its time goes on from here, so that timers keep their distance."""
+        self.handling.remove(handling)
+        if self.handling:
+            return
         ahead = self._time() - time.monotonic()
         vars(self._loop).update(_selector=self._inner, time=lambda: time.monotonic() + ahead)
         del vars(self._loop)["run_in_executor"]

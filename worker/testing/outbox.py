@@ -19,11 +19,17 @@ class Outbox:
 
     @property
     def dead_letters(self) -> list[Outgoing]:
-        return [o for o in self.published if o.topic.startswith(DEAD_LETTERS)]
+        return [o for o in self.published if is_dead(o)]
+
+    @property
+    def replies(self) -> list[Outgoing]:
+        """What was told to those who asked by `reply_to`."""
+        return [o for o in self.published if is_reply(o)]
 
     @property
     def results(self) -> list[Outgoing]:
-        return [o for o in self.published if not o.topic.startswith(DEAD_LETTERS)]
+        """What was published to result topics."""
+        return [o for o in self.published if not is_dead(o) and not is_reply(o)]
 
     async def publish(self, outgoing: Sequence[Outgoing]) -> list[Exception | None]:
         answers = [self._refusal(one) for one in outgoing]
@@ -44,6 +50,14 @@ class Outbox:
         return None
 
 
+def is_dead(outgoing: Outgoing) -> bool:
+    return text(outgoing, "oncebox.reason") is not None
+
+
+def is_reply(outgoing: Outgoing) -> bool:
+    return text(outgoing, "oncebox.reply-status") is not None
+
+
 def text(outgoing: Outgoing, name: str) -> bytes | None:
     """The value of a header; of a repeated name the last one."""
     return dict(outgoing.headers).get(name)
@@ -51,7 +65,7 @@ def text(outgoing: Outgoing, name: str) -> bytes | None:
 
 def _dead_from(outgoing: Outgoing) -> bytes | None:
     headers = dict(outgoing.headers)
-    if "oncebox.reason" not in headers:
+    if not is_dead(outgoing):
         return None
     topic, partition, offset = (headers[f"__dlq.errors.{name}"] or b"" for name in ("topic", "partition", "offset"))
     return topic + b"/" + partition + b"@" + offset

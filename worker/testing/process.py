@@ -115,9 +115,11 @@ class Process:
             await asyncio.sleep(0.1 if self.pipeline.busy or self.pipeline.open_claims else 1.0)
 
 
-async def start(world: World, ledger: MemoryLedger, resources: Any, secrets: Mapping[str, bytes]) -> Process:
-    """Open a session, register the operations and begin to read."""
+async def start(world: World, ledger: MemoryLedger, resources: Any) -> Process:
+    """Open a session, register the operations and begin to read; scopes with private keys get a secret."""
     await ledger.open()
+    private = {h.scope.name for h in world.handlers if h.scope.private_keys}
+    secrets = {name: f"the secret of {name} in tests".encode() for name in private}
     identities = {h.name: identity_text(h, secrets) for h in world.handlers}
     operations, topics = await ledger.register(world.handlers, group=GROUP, identities=identities)
     routes = [prepare(h, operations[h.name], topics, secrets) for h in world.handlers]

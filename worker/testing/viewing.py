@@ -1,11 +1,13 @@
 """Looking at the tables and at what was published, in the words of a test."""
 
+from collections.abc import Callable
+
 from worker.rules.claims import Outcome
 from worker.rules.outgoing import Outgoing
 from worker.testing.delivered import Delivered, EntryView, decode
 from worker.testing.deliveries import Delivery
 from worker.testing.memory.tables import Entry, Tables
-from worker.testing.outbox import DEAD_LETTERS, Outbox, text
+from worker.testing.outbox import Outbox, is_dead, is_reply, text
 from worker.testing.topics import position_of
 
 _ANSWERED = (Outcome.EXECUTED, Outcome.REJECTED, Outcome.REPLAYED)
@@ -15,7 +17,7 @@ def view_delivery(delivery: Delivery, tables: Tables, outbox: Outbox) -> Deliver
     """What has become of a record by now."""
     entry = None if delivery.id is None else tables.entries.get(delivery.id)
     about = outbox.about(position_of(delivery.record))
-    dead = _last(about, dead=True)
+    dead = _last(about, is_dead)
     # Another payload's result is never shown: misuse has an entry, but not one of its own.
     result = entry.result if entry is not None and delivery.outcome in _ANSWERED else None
     return Delivered(
@@ -29,7 +31,9 @@ def view_delivery(delivery: Delivery, tables: Tables, outbox: Outbox) -> Deliver
         reason=_header(dead, "oncebox.reason") or _parked_because(delivery, tables),
         detail=_header(dead, "__dlq.errors.message"),
         dead_letter=dead,
-        published=_last(about, dead=False),
+        published=_last(about, lambda o: not is_dead(o) and not is_reply(o)),
+        reply=_last(about, is_reply),
+        state=None if entry is None else entry.state.name.lower(),
         fence=None if entry is None else entry.fence,
         attempts=0 if entry is None else entry.attempts,
         runs=delivery.runs,
@@ -57,8 +61,8 @@ def view_entry(tables: Tables, entry: Entry) -> EntryView:
     )
 
 
-def _last(about: list[Outgoing], *, dead: bool) -> Outgoing | None:
-    return next((o for o in reversed(about) if o.topic.startswith(DEAD_LETTERS) is dead), None)
+def _last(about: list[Outgoing], wanted: Callable[[Outgoing], bool]) -> Outgoing | None:
+    return next((o for o in reversed(about) if wanted(o)), None)
 
 
 def _header(outgoing: Outgoing | None, name: str) -> str | None:
