@@ -80,7 +80,7 @@ async def test_due_records_come_back_byte_for_byte_oldest_first_and_are_taken_fo
     assert len(await ledger.parking.take_due([operation], 1, 60.0)) == 1
 
 
-async def test_a_parked_record_that_has_to_wait_again_only_moves_its_due_time(store: Store) -> None:
+async def test_a_parked_record_that_has_to_wait_again_keeps_its_place_with_the_new_reason(store: Store) -> None:
     ledger = await store.worker()
     await bring(store, ledger, "k", FAILED)
     first = Parking(record(), "retry", id_of("k"), 1, due=0.0)
@@ -88,7 +88,7 @@ async def test_a_parked_record_that_has_to_wait_again_only_moves_its_due_time(st
     assert await ledger.parking.park([Parking(record(), "hold", id_of("k"), 1, due=50.0, again=True)]) == set()
     assert (await store.entry("k")).held == 1
     [(reason, due_in)] = (await store.parked()).values()
-    assert reason == "retry"
+    assert reason == "hold"
     assert due_in == pytest.approx(50, abs=5)
 
 

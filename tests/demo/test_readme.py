@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
@@ -52,6 +54,24 @@ def test_the_example_runs_once_per_key(
     assert charges.count(f"account of {name}") == 1
     rows = asyncio.run(_fetch(here, "SELECT item FROM orders WHERE client_reference = $1", name))
     assert [row["item"] for row in rows] == ["umbrella"]
+
+
+def test_the_example_of_the_test_kit_passes(tmp_path: Path) -> None:
+    shop, test = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "shop.py").write_text(shop)
+    (tmp_path / "test_shop.py").write_text(test)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    given = {**environment(), "ONCEBOX_DEMO_FOLDER": str(tmp_path / "books"), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_example_registers_what_the_text_around_it_says() -> None:

@@ -87,6 +87,16 @@ async def test_handlers_start_in_the_order_that_was_asked_for(site: Site, order:
             assert not failing or orderly.violations(by_key=True), "nobody waits for one that is tried again"
 
 
+async def test_the_check_notices_a_worker_without_order(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.engine.strands.strand_of", lambda item: None)
+    name = site.topic()
+    orderly = Orderly(name, 1)
+    site.produce(name, records(300, 1, failing=0.1))
+    async with site.worker(orderly.registry):
+        await site.drained(name)
+    assert orderly.violations(by_key=True)
+
+
 async def test_records_without_a_kafka_key_have_no_order(site: Site) -> None:
     name = site.topic()
     orderly = Orderly(name, 1)

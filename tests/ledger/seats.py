@@ -11,7 +11,7 @@ from worker.ledger.claims import Claims
 from worker.ledger.connect import HOT, Connection, Line, Lines, connector
 from worker.ledger.fences import LIFETIME, Fences
 from worker.ledger.finals import Finals
-from worker.ledger.queries import load_queries
+from worker.ledger.queries import in_schema, load_queries
 from worker.ledger.sessions import Session
 from worker.ledger.settling import Settling
 from worker.settings import DatabaseSettings
@@ -20,12 +20,20 @@ LEASE = 600.0
 
 
 class LossyLine(Line):
-    """Loses the next request or the next answer when it is told to."""
+    """Loses a request or an answer when it is told to: of the next call, or of one after that."""
 
     lose: str | None = None
+    after = 0
+
+    def _loss(self) -> str | None:
+        if self.after:
+            self.after -= 1
+            return None
+        lose, self.lose = self.lose, None
+        return lose
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        lose, self.lose = self.lose, None
+        lose = self._loss()
         if lose == "request":
             raise ServiceUnavailable("postgres", "lost on the way there")
         answer = await super().fetch(query, *arguments)
@@ -35,7 +43,7 @@ class LossyLine(Line):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        lose, self.lose = self.lose, None
+        lose = self._loss()
         if lose == "request":
             raise ServiceUnavailable("postgres", "lost on the way there")
         async with super().transaction() as tx:
@@ -49,6 +57,7 @@ class Seat:
 
     def __init__(self, settings: DatabaseSettings, number: int) -> None:
         self.number = number
+        self._schema = settings.schema_name
         self.queries = load_queries(settings.schema_name)
         self._connect = connector(settings, role=f"seat {number}", planner=HOT)
         self.line = LossyLine(self._connect)
@@ -57,6 +66,7 @@ class Seat:
 
     async def sit_down(self) -> None:
         """A new process: no memory, no fences, a session of its own."""
+        self.line.lose, self.line.after = None, 0
         lines = Lines(self._connect, 1)
         lines._all = [self.line]
         lines._free.get_nowait()
@@ -74,12 +84,15 @@ class Seat:
     async def open_session(self) -> int:
         arguments = ("test", "here", 1, "0", LEASE)
         self.session.id = await self.line.fetchval(self.queries["open_session"], *arguments)
-        # Steady for long enough to end others.
-        renew = self.queries["renew"].split("SET")[0]
-        await self.line.fetch(
-            f"{renew} SET steady_since = clock_timestamp() - 2 * lease WHERE id = $1", self.session.id
-        )
+        await self.be_steady()
         return self.session.id
+
+    async def be_steady(self) -> None:
+        """Let the session have been steady for long enough to end others."""
+        await self.line.fetch(
+            in_schema("UPDATE oncebox.sessions SET steady_since = now() - 2 * lease WHERE id = $1", self._schema),
+            self.session.id,
+        )
 
     async def carry_over(self) -> None:
         ended = self.session.id

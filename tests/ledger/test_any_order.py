@@ -7,8 +7,9 @@ of the rules happen, fences rise for ever, and what is completed never changes. 
 import asyncio
 import itertools
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from random import Random
 from typing import Any, TypeVar
 
 import asyncpg
@@ -17,9 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
-    initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -34,11 +33,10 @@ from worker.rules.claims import TRANSITIONS, Kind, State, after_death
 from worker.settings import DatabaseSettings
 
 T = TypeVar("T")
-EXAMPLES = int(os.environ.get("ONCEBOX_LEDGER_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("ONCEBOX_LEDGER_EXAMPLES", "60"))
 # A short run that fails says how at once; a long one may take its time to find the shortest way to fail.
-PHASES = (Phase.generate, Phase.shrink) if EXAMPLES > 100 else (Phase.generate,)
-STEPS = 30
-KINDS = (Kind.EXTERNAL, Kind.REPEATABLE, Kind.TRANSACTIONAL)
+PHASES = (Phase.generate, Phase.shrink) if EXAMPLES > 60 else (Phase.generate,)
+STEPS = 40
 SEATS, CAP, CRASHES = 3, 20, 6
 
 WATCH = """
@@ -66,12 +64,15 @@ class Entry:
     """What the model knows of a key."""
 
     kind: Kind
-    state: State
-    fence: int
-    session: int
+    state: State = State.IN_PROGRESS
+    fence: int = 0
+    session: int = 0
     attempts: int = 0
     crashes: int = 0
     stray: bool = False  # claimed by a call whose answer was lost
+
+    def claimed(self, fence: int, session: int) -> None:
+        self.state, self.fence, self.session, self.stray = State.IN_PROGRESS, fence, session, False
 
     @property
     def claimable(self) -> bool:
@@ -101,12 +102,6 @@ class World:
         self.runner.close()
 
 
-a_seat = st.integers(0, SEATS - 1)
-a_key = st.integers(0, len(KINDS) - 1)
-any_one = st.integers(0, 99)  # of a list whose length only the run knows
-a_loss = st.sampled_from([None, None, None, "answer", "request"])
-
-
 def machine(world: World) -> type[RuleBasedStateMachine]:
     """The machine on this world."""
 
@@ -114,101 +109,106 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
         def __init__(self) -> None:
             super().__init__()
             example = next(world.examples)
-            self.keys = [f"{example} {number}" for number in range(len(KINDS))]
+            self.keys = {f"{example} {kind.name.lower()}": kind for kind in Kind}
             self.rows: dict[str, Entry] = {}
             self.ended: set[int] = set()
             self.given: list[tuple[str, int]] = []
             for seat in world.seats:
                 self.run(seat.sit_down())
 
+        @rule(seed=st.integers(0, 2**32 - 1))
+        def step(self, seed: int) -> None:
+            """Do one thing that can be done now; the seed decides which, to whom and how."""
+            chance = Random(seed)
+            for seat in world.seats:
+                seat.line.lose, seat.line.after = None, 0
+            running = [(seat, key) for seat in world.seats for key in sorted(seat.memory)]
+            possible: list[tuple[int, Callable[[], None]]] = [(3, lambda: self.claim(chance))]
+            if running:
+                seat, key = chance.choice(running)
+                possible += [
+                    (2, lambda: self.complete(chance, seat, key)),
+                    (4, lambda: self.end_without_result(chance, seat, key)),
+                    (2, lambda: self.end_session(chance, seat)),
+                    (1, lambda: self.crash(seat)),
+                ]
+            if self.given:
+                possible.append((2, lambda: self.bring_a_result_of_long_ago(chance)))
+            if failed := self.within(State.FAILED_RETRYABLE):
+                possible.append((4, lambda: self.claim_again(chance, chance.choice(failed))))
+            if self.orphans:
+                possible.append((3, lambda: self.settle(chance.choice(world.seats))))
+            if lost := [seat for seat in world.seats if seat.session.id in self.ended]:
+                possible.append((2, lambda: self.carry_over(chance.choice(lost))))
+            if prunable := self.within(State.COMPLETED, State.FAILED_RETRYABLE):
+                possible.append((1, lambda: self.prune(chance.choice(prunable))))
+            possible.append((1, lambda: self.tidy_up(chance.choice(world.seats))))
+            weights, actions = zip(*possible, strict=True)
+            chance.choices(actions, weights)[0]()
+
         def run(self, call: Coroutine[Any, Any, T]) -> T:
             return world.runner.run(call)
 
+        def within(self, *states: State) -> list[str]:
+            return [key for key, entry in self.rows.items() if entry.state in states]
+
+        @property
+        def orphans(self) -> list[Entry]:
+            return [e for e in self.rows.values() if e.state is State.IN_PROGRESS and e.session in self.ended]
+
         def grant(self, seat: Seat, key: str, fence: int) -> None:
-            """A worker may run the key: nobody else may, and the fence is the highest so far."""
+            """A worker may run the key: the fence is the highest so far."""
             assert all(fence > earlier for other, earlier in self.given if other == key)
             self.given.append((key, fence))
             seat.memory[key] = fence
-            entry = self.rows[key]
-            entry.state, entry.fence, entry.session, entry.stray = State.IN_PROGRESS, fence, seat.session.id, False
+            self.rows.setdefault(key, Entry(self.keys[key])).claimed(fence, seat.session.id)
 
-        @initialize()
-        def begin(self) -> None:
-            for who in range(SEATS):
-                self.claim(who, {who % len(KINDS), (who + 1) % len(KINDS)}, None, False)
-
-        @rule(who=a_seat, which=st.sets(a_key, min_size=1), loss=a_loss, look_first=st.booleans())
-        def claim(self, who: int, which: set[int], loss: str | None, look_first: bool) -> None:
-            seat = world.seats[who]
-            keys = [self.keys[number] for number in which]
-            offered = [offer for n in which for offer in offers(self.keys[n], kind=KINDS[n], cap=CAP)]
-            seat.line.lose = loss
-            claimed = self.run(seat.claims.claim(offered, look_first=look_first))
-            alive = seat.session.id not in self.ended
-            for number, key in zip(which, keys, strict=True):
+        def claim(self, chance: Random) -> None:
+            seat = chance.choice(world.seats)
+            keys = chance.sample(list(self.keys), chance.randint(1, len(self.keys)))
+            offered = [offer for key in keys for offer in offers(key, kind=self.keys[key], cap=CAP)]
+            mine = {key for key, entry in self.rows.items() if entry.stray and entry.fence in seat.fences.lost}
+            seat.line.lose = loss(chance)
+            seat.line.after = chance.randint(0, 2)
+            claimed = self.run(seat.claims.claim(offered, look_first=chance.random() < 0.3))
+            for key in keys:
                 won = claimed.winner(id_of(key))
-                entry = self.rows.get(key)
-                mine = entry is not None and entry.stray and entry.fence in seat.fences.lost
-                assert (won is not None) == (alive and (entry is None or mine)), key
+                free = key not in self.rows or key in mine
+                assert (won is not None) == (free and seat.session.id not in self.ended), key
                 if won is not None:
-                    self.rows.setdefault(key, Entry(KINDS[number], State.IN_PROGRESS, 0, 0))
                     self.grant(seat, key, won.fence)
-                elif entry is not None:
-                    assert claimed.rows[id_of(key)].fence == entry.fence
+                elif key in self.rows:
+                    assert claimed.rows[id_of(key)].fence == self.rows[key].fence
 
-        @property
-        def failed(self) -> list[str]:
-            return [key for key, entry in self.rows.items() if entry.state is State.FAILED_RETRYABLE]
-
-        @precondition(lambda self: self.failed)
-        @rule(who=a_seat, one=any_one, loss=a_loss)
-        def claim_again(self, who: int, one: int, loss: str | None) -> None:
-            seat, key = world.seats[who], self.failed[one % len(self.failed)]
-            entry = self.rows[key]
-            allowed = entry.claimable and seat.session.id not in self.ended
+        def claim_again(self, chance: Random, key: str) -> None:
+            seat, entry = chance.choice(world.seats), self.rows[key]
             won = None
-            for _ in range(2):
-                seat.line.lose, loss = loss, None
-                answer = self.run(seat.claims.claim_again(offers(key, kind=entry.kind, cap=CAP)))
-                won = won or answer.get(id_of(key))
+            # The first try may be lost, and the second below the row's fence: the third comes from a fresh block.
+            for lose in (loss(chance), None, None):
+                seat.line.lose, seat.line.after = lose, chance.randint(0, 1)
+                won = won or self.run(seat.claims.claim_again(offers(key, kind=entry.kind, cap=CAP))).get(id_of(key))
             if won is not None:
-                assert allowed
+                assert entry.claimable
+                assert seat.session.id not in self.ended
                 self.grant(seat, key, won.fence)
-            elif allowed:
-                self.notice_stray(key, entry, seat)
-
-        def notice_stray(self, key: str, entry: Entry, seat: Seat) -> None:
-            """The answer was lost: the claim may have been made all the same, and nobody knows."""
-            [row] = world.fetch("SELECT state, fence FROM oncebox.entries WHERE id = $1", uuid(key))
-            if row["state"] == State.IN_PROGRESS:
+            elif entry.claimable and seat.session.id not in self.ended:
+                # The answer was lost: the claim was made all the same, and nobody knows.
+                [row] = world.fetch("SELECT state, fence FROM oncebox.entries WHERE id = $1", uuid(key))
+                assert row["state"] == State.IN_PROGRESS
                 assert row["fence"] in seat.fences.lost
-                entry.state, entry.fence, entry.session, entry.stray = (
-                    State.IN_PROGRESS,
-                    row["fence"],
-                    seat.session.id,
-                    True,
-                )
+                entry.claimed(row["fence"], seat.session.id)
+                entry.stray = True
 
-        @property
-        def running(self) -> list[tuple[Seat, str]]:
-            """Every claim that a living worker believes to have, rightly or not."""
-            return [(seat, key) for seat in world.seats for key in sorted(seat.memory)]
-
-        @precondition(lambda self: self.running)
-        @rule(one=any_one, loss=a_loss)
-        def complete(self, one: int, loss: str | None) -> None:
-            seat, key = self.running[one % len(self.running)]
-            seat.line.lose = loss
+        def complete(self, chance: Random, seat: Seat, key: str) -> None:
+            seat.line.lose = loss(chance)
             self.store_result(seat, key, seat.memory.pop(key))
 
-        @precondition(lambda self: self.given)
-        @rule(who=a_seat, one=any_one)
-        def bring_a_result_of_long_ago(self, who: int, one: int) -> None:
-            key, fence = self.given[one % len(self.given)]
+        def bring_a_result_of_long_ago(self, chance: Random) -> None:
+            key, fence = chance.choice(self.given)
             for seat in world.seats:
                 if seat.memory.get(key) == fence:
                     del seat.memory[key]
-            self.store_result(world.seats[who], key, fence)
+            self.store_result(chance.choice(world.seats), key, fence)
 
         def store_result(self, seat: Seat, key: str, fence: int) -> None:
             finished = [done(key, fence, str(fence).encode())]
@@ -217,99 +217,69 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             entry = self.rows.get(key)
             assert bool(refused) == (entry is None or entry.fence != fence)
             if entry is not None and entry.fence == fence:
-                entry.state = State.COMPLETED
+                entry.state, entry.stray = State.COMPLETED, False
 
-        @precondition(lambda self: self.running)
-        @rule(one=any_one, how=st.sampled_from(["fail", "fail", "release", "doubt"]), loss=a_loss)
-        def end_without_result(self, one: int, how: str, loss: str | None) -> None:
-            seat, key = self.running[one % len(self.running)]
+        def end_without_result(self, chance: Random, seat: Seat, key: str) -> None:
             fence = seat.memory.pop(key)
             entry = self.rows.get(key)
-            state = entry.state if entry is not None and entry.fence == fence else None
-            seat.line.lose = loss
-            if how == "fail":
-                self.run(seat.finals.fail([failed(key, fence)]))
-            elif how == "release" or KINDS[self.keys.index(key)] is not Kind.EXTERNAL:
-                self.run(seat.finals.release([released(key, fence)]))
-            else:
-                self.run(seat.finals.doubt([doubted(key, fence)]))
-            if entry is None or state is None:
-                return
-            if state is State.IN_PROGRESS:
+            before = entry.state if entry is not None and entry.fence == fence else None
+            how = chance.choice(["fail", "fail", "release", "doubt" if self.keys[key] is Kind.EXTERNAL else "fail"])
+            seat.line.lose = loss(chance)
+            match how:
+                case "fail":
+                    self.run(seat.finals.fail([failed(key, fence)]))
+                case "release":
+                    self.run(seat.finals.release([released(key, fence)]))
+                case "doubt":
+                    self.run(seat.finals.doubt([doubted(key, fence)]))
+            if entry is not None and before is State.IN_PROGRESS:
                 entry.attempts += how == "fail"
-                doubtful = how == "doubt" and entry.kind is Kind.EXTERNAL
-                entry.state = State.UNKNOWN if doubtful else State.FAILED_RETRYABLE
-            elif state is State.UNKNOWN and how == "fail":
+                entry.state = State.UNKNOWN if how == "doubt" else State.FAILED_RETRYABLE
+            elif entry is not None and before is State.UNKNOWN and how == "fail":
                 entry.state = State.FAILED_RETRYABLE
 
-        @precondition(lambda self: self.running)
-        @rule(who=a_seat, by=a_seat)
-        def end_session(self, who: int, by: int) -> None:
-            session = world.seats[who].session.id
+        def end_session(self, chance: Random, seat: Seat) -> None:
+            """Let a session lapse: a steady one may end it, and a renewal does not revive it."""
+            session, by = seat.session.id, chance.choice(world.seats)
             world.fetch("UPDATE oncebox.sessions SET lease_until = clock_timestamp() - lease WHERE id = $1", session)
-            ended = self.run(world.seats[by].settling.end_lapsed())
-            able = world.seats[by].session.id not in self.ended and who != by
-            assert (session in ended) == (able and session not in self.ended)
-            self.ended.update(ended)
-            renewed = world.fetch(world.seats[who].queries["renew"], session)
-            assert bool(renewed) == (session not in self.ended)
-            world.fetch(
-                "UPDATE oncebox.sessions SET steady_since = clock_timestamp() - 2 * lease WHERE id = $1", session
-            )
+            gone = self.run(by.settling.end_lapsed())
+            able = by is not seat and by.session.id not in self.ended
+            assert (session in gone) == (able and session not in self.ended)
+            self.ended.update(gone)
+            assert bool(world.fetch(seat.queries["renew"], session)) == (session not in self.ended)
+            self.run(seat.be_steady())
 
-        @property
-        def orphans(self) -> list[Entry]:
-            return [e for e in self.rows.values() if e.state is State.IN_PROGRESS and e.session in self.ended]
-
-        @precondition(lambda self: self.orphans)
-        @rule(who=a_seat)
-        def settle(self, who: int) -> None:
-            self.run(world.seats[who].settling.settle())
+        def settle(self, by: Seat) -> None:
+            self.run(by.settling.settle())
             for entry in self.orphans:
                 entry.state, entry.crashes, entry.stray = after_death(entry.kind), entry.crashes + 1, False
 
-        @precondition(lambda self: any(seat.session.id in self.ended for seat in world.seats))
-        @rule(who=a_seat)
-        def carry_over(self, who: int) -> None:
-            seat = world.seats[who]
+        def carry_over(self, seat: Seat) -> None:
             before = seat.session.id
-            if before in self.ended:
-                self.run(seat.carry_over())
-                for entry in self.rows.values():
-                    if entry.session == before:
-                        entry.session = seat.session.id
+            self.run(seat.carry_over())
+            for entry in self.rows.values():
+                if entry.session == before:
+                    entry.session = seat.session.id
 
-        @precondition(lambda self: self.running)
-        @rule(one=any_one)
-        def crash(self, one: int) -> None:
-            seat, _ = self.running[one % len(self.running)]
+        def crash(self, seat: Seat) -> None:
+            """Nothing is left but the rows; others will find the session lapsed."""
             before = seat.session.id
             self.run(seat.sit_down())
             self.ended.add(before)
             world.fetch("UPDATE oncebox.sessions SET ended_at = coalesce(ended_at, now()) WHERE id = $1", before)
 
-        @precondition(lambda self: any(seat.fences.lost or seat.fences._finished for seat in world.seats))
-        @rule(who=a_seat)
-        def tidy_up(self, who: int) -> None:
-            seat = world.seats[who]
+        def tidy_up(self, seat: Seat) -> None:
             self.run(seat.finals.tidy())
             self.run(seat.release_strays())
             for entry in self.rows.values():
                 if entry.stray and entry.session == seat.session.id:
                     entry.state, entry.stray = State.FAILED_RETRYABLE, False
 
-        @precondition(lambda self: self.prunable)
-        @rule(one=any_one)
-        def prune(self, one: int) -> None:
-            key = self.prunable[one % len(self.prunable)]
+        def prune(self, key: str) -> None:
             world.fetch("DELETE FROM oncebox.entries WHERE id = $1", uuid(key))
             del self.rows[key]
             for seat in world.seats:
                 seat.much_later()
-
-        @property
-        def prunable(self) -> list[str]:
-            return [k for k, e in self.rows.items() if e.state in (State.COMPLETED, State.FAILED_RETRYABLE)]
 
         @invariant()
         def the_rows_are_as_the_model_says(self) -> None:
@@ -339,27 +309,24 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             assert wrong == []
 
         def teardown(self) -> None:
-            ids = [uuid(key) for key in self.keys]
-            changes = world.fetch("SELECT * FROM oncebox.changes WHERE id = ANY($1::uuid[]) ORDER BY n", ids)
             highest: dict[Any, int] = {}
-            for change in changes:
-                step = tuple(None if state is None else State(state) for state in change[2:4])
-                old, new = change["old_fence"], change["new_fence"]
-                if step[0] is not step[1]:
-                    assert step in TRANSITIONS, step
-                if step[0] is State.COMPLETED and step[1] is not None:
-                    assert step[1] is State.COMPLETED, "completed is left only by a prune"
+            for change in world.fetch("SELECT * FROM oncebox.changes ORDER BY n"):
+                old, new = (None if state is None else State(state) for state in change[2:4])
+                assert old is new or (old, new) in TRANSITIONS, (old, new)
+                if old is State.COMPLETED and new is not None:
                     assert not change["touched"], "completed is immutable"
-                if new is not None and new != old:
-                    assert step[1] is State.IN_PROGRESS, "only a claim brings a new fence"
-                    assert new > highest.get(change["id"], 0), "fences rise"
-                    highest[change["id"]] = new
-            world.fetch("TRUNCATE oncebox.changes")
-            world.fetch("DELETE FROM oncebox.entries")
-            world.fetch("DELETE FROM oncebox.doubts")
-            world.fetch("DELETE FROM oncebox.open_claims")
+                if change["new_fence"] not in (None, change["old_fence"]):
+                    assert new is State.IN_PROGRESS, "only a claim brings a new fence"
+                    assert change["new_fence"] > highest.get(change["id"], 0), "fences rise"
+                    highest[change["id"]] = change["new_fence"]
+            for table in ("entries", "doubts", "open_claims", "changes"):
+                world.fetch(f"DELETE FROM oncebox.{table}")
 
     return Workers
+
+
+def loss(chance: Random) -> str | None:
+    return chance.choice([None, None, "answer", "request"])
 
 
 def uuid(key: str) -> str:

@@ -15,6 +15,10 @@ from worker.testing import Box, VirtualClock, deliver
 async def lonely(message: bytes) -> None: ...
 
 
+def open_server() -> AsyncIterator[None]:
+    raise OSError("no such server")
+
+
 PAYLOAD = {"delivery_id": "d1", "amount_cents": 5}
 
 
@@ -134,9 +138,8 @@ async def test_a_box_that_cannot_open_gives_the_loop_back() -> None:
     shop = Registry()
 
     @shop.lifespan
-    async def broken() -> AsyncIterator[None]:
-        raise OSError("no such server")
-        yield
+    async def broken() -> AsyncIterator[Any]:
+        yield open_server()
 
     loop = asyncio.get_running_loop()
     selector = vars(loop)["_selector"]
@@ -144,6 +147,15 @@ async def test_a_box_that_cannot_open_gives_the_loop_back() -> None:
         await Box(shop).__aenter__()
     assert vars(loop)["_selector"] is selector
     assert len(asyncio.all_tasks()) == 1
+
+
+def test_another_kind_of_loop_is_refused_with_advice() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with (
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        pytest.raises(ConfigError, match="asyncio's own"),
+    ):
+        runner.run(Box(registry).__aenter__())
 
 
 async def test_mistakes_of_the_test_are_told(box: Box) -> None:
@@ -159,9 +171,21 @@ async def test_mistakes_of_the_test_are_told(box: Box) -> None:
         await box.reconcile(order, key="nobody")
 
 
-async def test_an_unfinished_delivery_does_not_keep_a_box_open() -> None:
+async def test_an_unfinished_delivery_ends_with_its_box() -> None:
     gateway.behave = lambda: asyncio.get_running_loop().create_future()
     async with Box(registry) as box:
         waiting = asyncio.ensure_future(box.deliver(charge, PAYLOAD))
         await gateway.busy.wait()
-        waiting.cancel()
+    assert (await waiting).outcome is None
+
+
+async def test_a_stop_cancels_what_outlives_the_drain_time_and_the_next_process_reads_it_again(box: Box) -> None:
+    gateway.behave = lambda: asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(box.deliver(order, PAYLOAD))
+    await gateway.busy.wait()
+    restarting = asyncio.ensure_future(box.restart())
+    await box.advance("10s")
+    gateway.behave = lambda: None
+    [again] = await restarting
+    assert (await waiting).outcome is None
+    assert (again.outcome, again.attempts, again.runs) == ("executed", 1, 2)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.testing.shop import charge, gateway, order, quick, registry, slow
+from tests.testing.shop import charge, gateway, quick, registry, slow
 from worker.testing import Box, VirtualClock
 
 
@@ -157,19 +157,6 @@ async def test_an_entry_is_kept_by_its_leases_over_many_hours(box: Box) -> None:
     assert entry.state == "in_progress"
     release.set()
     assert (await running).outcome == "executed"
-
-
-async def test_a_record_of_a_key_in_progress_elsewhere_waits_and_is_parked_after_the_hold(box: Box) -> None:
-    first = await box.deliver(order, {"delivery_id": "d"})
-    [entry] = box.tables.entries.values()
-    result, entry.result = entry.result, None
-    entry.state = type(entry.state).IN_PROGRESS
-    waiting = await box.redeliver(first)
-    assert (waiting.outcome, waiting.reason) == ("parked", "hold")
-    entry.state, entry.result = type(entry.state).COMPLETED, result
-    await box.advance("1m")
-    assert box.now(waiting).outcome == "replayed"
-    assert box.parked == []
 
 
 async def test_a_record_behind_a_long_run_of_the_same_process_is_parked_after_the_hold(box: Box) -> None:

@@ -56,17 +56,20 @@ async def test_a_result_that_cannot_be_published_is_owed(box: Box) -> None:
     assert box.parked == [delivered.record]
 
 
-async def test_a_handler_that_ignores_its_cancellation_is_told_of(box: Box) -> None:
-    async def stubborn() -> None:
+async def test_a_handler_that_ignores_its_cancellation_is_told_of() -> None:
+    shop = Registry()
+
+    @shop.handler("t", scope="jobs", key="id", kind="repeatable", timeout="1s")
+    async def stubborn(message: dict[str, Any]) -> None:
         while True:
             try:
                 await asyncio.get_running_loop().create_future()
             except asyncio.CancelledError:
                 continue
 
-    gateway.act = stubborn
-    with pytest.raises(AssertionError, match="offset 0 has no outcome after"):
-        await box.deliver(charge, {"delivery_id": "d"})
+    async with Box(shop) as box:
+        with pytest.raises(AssertionError, match="offset 0 has no outcome after 10m20s"):
+            await box.deliver(stubborn, {"id": 1})
 
 
 async def test_a_loop_that_never_waits_is_told_of(box: Box) -> None:

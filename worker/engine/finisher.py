@@ -109,7 +109,7 @@ class Finisher:
     def park(self, item: Item, reason: str, due: float | None) -> None:
         """Keep the record; whoever asked for a reply is told once that it is in doubt."""
         parking = Parking(item.record, reason, item.id, item.plan.operation, due, again=item.parked is not None)
-        told = self._letters.reply(item, 202) if reason == "unknown" and not parking.again else None
+        told = self._letters.reply(item, 202) if reason == "unknown" and item.parked_for != "unknown" else None
         then = _Letter(item, () if told is None else (told,), Outcome.PARKED, self._now())
         self._parked.add(_ToPark(item, parking, then))
 

@@ -47,6 +47,7 @@ class Item:
         "offset",
         "out_of_order",
         "parked",
+        "parked_for",
         "partition",
         "plan",
         "record",
@@ -82,6 +83,7 @@ class Item:
         self.waiting_since = 0.0
         self.out_of_order = False
         self.parked: Place | None = None
+        self.parked_for: str | None = None  # why it was, if this record comes from the parking lot
         # Set by the intake once the record is routed and its key is known.
         self.route: Route = None  # type: ignore[assignment]
         self.document: Document

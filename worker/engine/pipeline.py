@@ -112,7 +112,7 @@ class Pipeline:
         """Accept a record that was parked: it runs out of order."""
         item = Item(parked.record, None, size_of(parked.record))
         item.out_of_order = True
-        item.parked = parked.place
+        item.parked, item.parked_for = parked.place, parked.reason
         if self._enter(item):
             self._claimer.offer((item,))
 

@@ -10,6 +10,7 @@ from worker.rules.entries import Row
 
 _FIRST_LOOK = 0.05
 _SLOWEST_LOOK = 1.0
+_AT_ONCE = 500
 
 
 class Waiting:
@@ -74,8 +75,10 @@ class Waiting:
                 await self._changed.wait()
             await asyncio.sleep(pause)
             pause = min(_SLOWEST_LOOK, pause * 1.5)
-            asked = list(self._elsewhere)[:500]
-            rows = await self._claims.look_up(asked)
+            asked = list(self._elsewhere)
+            rows: dict[bytes, Row] = {}
+            for start in range(0, len(asked), _AT_ONCE):
+                rows.update(await self._claims.look_up(asked[start : start + _AT_ONCE]))
             now = clock()
             for id_ in asked:
                 row = rows.get(id_)

@@ -64,7 +64,12 @@ class ParkingLot:
                 await tx.execute(self._queries["unpark"], *_columns(unparked))
             again = [p for p in parkings if p.again and p.place not in moved_on]
             if again:
-                await tx.execute(self._queries["postpone"], *_columns([p.place for p in again]), [p.due for p in again])
+                await tx.execute(
+                    self._queries["postpone"],
+                    *_columns([p.place for p in again]),
+                    [p.due for p in again],
+                    [p.reason for p in again],
+                )
             return moved_on
 
     async def _insert(self, tx: Connection, parkings: Sequence[Parking]) -> set[Place]:

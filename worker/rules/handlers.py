@@ -54,6 +54,10 @@ class Handler:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self.function(*arguments, **named)
 
+    async def deliver(self, payload: Any = None, **how: Any) -> Any:
+        """Deliver one message in a test; importing `worker.testing` puts its own method in this place."""
+        raise RuntimeError("import worker.testing first: it gives handlers this method")
+
     @property
     def name(self) -> str:
         return f"{self.scope.name}/{self.operation}"

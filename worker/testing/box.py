@@ -7,10 +7,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from worker.engine.items import Item
 from worker.errors import UsageError
 from worker.rules.context import Verdict
-from worker.rules.durations import duration
+from worker.rules.durations import duration, format_duration
 from worker.rules.handlers import Handler
 from worker.rules.outgoing import Outgoing
 from worker.rules.record import Record
@@ -34,8 +33,8 @@ from worker.testing.viewing import view_delivery, view_entry
 
 T = TypeVar("T")
 _LIFESPANS: Any = object()
-# Virtual seconds beyond the longest timeout after which a record that still has no outcome never gets one.
-_LONGEST = 3600.0
+# So many times the longest timeout and the hold, in virtual time: a record without an outcome then never gets one.
+_LONGEST = 20
 
 
 class Box:
@@ -59,6 +58,7 @@ class Box:
         self._given_clock = clock
         self._resources = resources
         self._asking = 0
+        self._open = False
         self._deliveries = Deliveries()
 
     async def __aenter__(self) -> Self:
@@ -77,12 +77,14 @@ class Box:
             closing.callback(closed, self)
             opened(self)
             self._closing = closing.pop_all()
+        self._open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close at once: what still runs is cancelled and leaves nothing behind."""
+        self._open = False
         await self._closing.aclose()
 
     async def deliver(
@@ -151,12 +153,9 @@ class Box:
         entry, delivery = self.tables.entries.get(id_), self._deliveries.last(id_)
         if entry is None or delivery is None or id_ not in self.tables.doubts:
             raise UsageError(f"the entry {key!r} of {handler.name} is not in doubt")
-        item = Item(delivery.record, None, 0)
-        self._process.intake.read(item)
-        item.fence, item.attempts, item.crashes = entry.fence, entry.attempts, entry.crashes
         self._asking += 1
         try:
-            return await self._drive(handler.look_up(self._process.caller.context(item)))
+            return await self._drive(handler.look_up(self._process.context(delivery.record, entry)))
         finally:
             self._asking -= 1
 
@@ -233,7 +232,7 @@ class Box:
     async def _decided(self, delivery: Delivery) -> Delivered:
         planned = delivery.crash
         await self._drive(self._wait_for(delivery))
-        if self.dead:
+        if self.dead and self._open:
             await self._drive(self._keeper.settle(self._process.ledger.session.id))
         seen = view_delivery(delivery, self.tables, self.outbox)
         if planned is not None and delivery.crash is planned:
@@ -243,19 +242,20 @@ class Box:
 
     async def _wait_for(self, delivery: Delivery) -> None:
         failed = self._process.tasks.failed
-        limit = _LONGEST + 10 * max(h.timeout.total_seconds() for h in self.registry.handlers)
-        await asyncio.wait((delivery.decided, failed), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        limit = _LONGEST * (max(handler.timeout for handler in self.registry.handlers) + self.settings.hold)
+        await asyncio.wait(
+            (delivery.decided, failed), timeout=limit.total_seconds(), return_when=asyncio.FIRST_COMPLETED
+        )
         self._time.progress()
         if failed.done():
             failed.result()
         if not delivery.decided.done():
-            raise AssertionError(
-                f"offset {delivery.record.offset} has no outcome after {limit / 3600:.1f} virtual hours"
-            )
+            raise AssertionError(f"offset {delivery.record.offset} has no outcome after {format_duration(limit)}")
 
     async def _drive(self, work: Awaitable[T]) -> T:
         answer = await self._time.drive(work)
-        await self._time.drive(self._time.calm())
+        if self._open:
+            await self._time.drive(self._time.calm())
         return answer
 
     def _id(self, handler: Handler, key: str, tenant: str | None) -> bytes:

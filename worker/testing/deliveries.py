@@ -67,7 +67,7 @@ class Deliveries:
         return next((d for d in reversed(self._all.values()) if d.id == id_), None)
 
     def bury(self) -> None:
-        """The process died: nobody decides about what it had in flight."""
+        """The process is gone: nobody decides about what it had in flight."""
         for delivery in self._all.values():
             if not delivery.decided.done():
                 delivery.decide(None)

@@ -56,7 +56,7 @@ class Jumping(selectors.BaseSelector):
         return present
 
     def leave(self, handling: Callable[[], object]) -> None:
-        """A box closes. The last one gives the loop back; its time goes on from here, so that timers keep their distance."""
+        """A box closes; the last one gives the loop back. Its time goes on from here: timers keep their distance."""
         self.handling.remove(handling)
         if self.handling:
             return

@@ -13,12 +13,15 @@ from worker.engine.pipeline import Limits, Outside
 from worker.engine.ports import Notice
 from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.worker import Pace, Worker
+from worker.rules.context import Context
 from worker.rules.handlers import Handler
+from worker.rules.record import Record
 from worker.settings.engine import EngineSettings
 from worker.testing.deliveries import Deliveries, Fate
 from worker.testing.effects import Effects
 from worker.testing.life import Life, MortalTasks
 from worker.testing.memory.ledger import MemoryLedger
+from worker.testing.memory.tables import Entry
 from worker.testing.outbox import DEAD_LETTERS, Outbox
 from worker.testing.topics import MemoryConsumer, Topics
 from worker.testing.watching import WatchedCaller, WatchedPipeline
@@ -47,12 +50,13 @@ class Process:
         settings = world.settings
         self.life = Life()
         self.tasks = MortalTasks(self.life)
+        self._deliveries = world.deliveries
         self.ledger = ledger
-        self.intake = Intake(routes)
+        self._intake = Intake(routes)
         self._routes = {route.name: route for route in routes}
         fate = Fate(world.deliveries, self.life)
         watch: Mapping[str, Any] = {"fate": fate, "deliveries": world.deliveries}
-        self.caller = WatchedCaller(
+        self._caller = WatchedCaller(
             ledger.session,
             ledger.transactions,
             resources=resources,
@@ -66,12 +70,12 @@ class Process:
         clock = ledger.tables.clock
         letters = Letters(group=GROUP, prefix=DEAD_LETTERS)
         outside = Outside(
-            self.intake, ledger.parts, world.outbox, letters, self.caller, self.tasks, clock, world.notice
+            self._intake, ledger.parts, world.outbox, letters, self._caller, self.tasks, clock, world.notice
         )
         self.pipeline = WatchedPipeline(outside, _limits(settings), after=self._commit, **watch)
         pace = Pace(2 * settings.in_flight, settings.in_flight_bytes, 500, settings.drain.total_seconds())
-        self.worker = Worker(self.pipeline, pace, beat=ledger.session.beat, notice=world.notice)
-        self.worker.consumer = self.consumer = MemoryConsumer(world.topics, self.worker.lanes_assigned)
+        self._worker = Worker(self.pipeline, pace, beat=ledger.session.beat, notice=world.notice)
+        self._worker.consumer = self._consumer = MemoryConsumer(world.topics, self._worker.lanes_assigned)
         janitor = Janitor(
             ledger.settling,
             ledger.parking,
@@ -86,15 +90,22 @@ class Process:
         self.tasks.spawn(ledger.session.keep(), "session")
         self.tasks.spawn(self._tick(), "tick")
         self.tasks.spawn(janitor.run(), "janitor")
-        self._reading = self.tasks.spawn(self.worker.read(), "read")
+        self._reading = self.tasks.spawn(self._worker.read(), "read")
 
     def route(self, handler: Handler) -> Route:
         return self._routes[handler.name]
 
+    def context(self, record: Record, entry: Entry) -> Context:
+        """What a reconciler is told about an entry, by the record that carried its key."""
+        item = Item(record, None, 0)
+        self._intake.read(item)
+        item.fence, item.attempts, item.crashes = entry.fence, entry.attempts, entry.crashes
+        return self._caller.context(item)
+
     async def stop(self) -> None:
         """Stop as on SIGTERM: handlers may end within the drain time, outcomes are made durable, the session ends."""
-        await self.worker.stop()
-        self.consumer.close()
+        await self._worker.stop()
+        self._consumer.close()
         await asyncio.wait([self._reading])
         await self.ledger.close()
         await self.close()
@@ -102,11 +113,12 @@ class Process:
     async def close(self) -> None:
         """Let go of everything, at once."""
         self.life.end()
+        self._deliveries.bury()
         await self.tasks.close()
-        self.caller.close()
+        self._caller.close()
 
     def _commit(self) -> None:
-        self.consumer.commit_now()
+        self._consumer.commit_now()
 
     async def _tick(self) -> None:
         while True:

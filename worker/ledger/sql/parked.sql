@@ -13,12 +13,13 @@ ON CONFLICT (id, topic, partition, "offset") DO NOTHING
 RETURNING id, topic, partition, "offset"
 
 -- name: postpone
--- A parked record that was tried and has to wait again. $1 ids  $2 topics  $3 partitions  $4 offsets  $5 due in seconds
+-- A parked record that was tried and has to wait again, perhaps for another reason.
+-- $1 ids  $2 topics  $3 partitions  $4 offsets  $5 due in seconds  $6 reasons
 UPDATE oncebox.parked p
-   SET due_at = u.due_at
-  FROM (SELECT x.id, x.topic, x.partition, x.position, clock_timestamp() + x.due * interval '1 second' AS due_at
-          FROM unnest($1::uuid[], $2::text[], $3::int[], $4::bigint[], $5::float8[]) x(id, topic, partition, position, due)
-        OFFSET 0) u
+   SET due_at = u.due_at, reason = u.reason
+  FROM (SELECT x.id, x.topic, x.partition, x.position, x.reason, clock_timestamp() + x.due * interval '1 second' AS due_at
+          FROM unnest($1::uuid[], $2::text[], $3::int[], $4::bigint[], $5::float8[], $6::text[])
+               x(id, topic, partition, position, due, reason) OFFSET 0) u
  WHERE p.id = u.id AND p.topic = u.topic AND p.partition = u.partition AND p."offset" = u.position
 
 -- name: hold

@@ -56,7 +56,7 @@ class MemoryParkingLot:
             return False
         if parking.again:
             if known is not None:
-                known.due_at = due_at
+                known.due_at, known.reason = due_at, parking.reason
             return True
         tables.parked[place] = ParkedRow(parking.record, parking.operation, parking.reason, due_at)
         if parking.id is not None:
