@@ -11,11 +11,12 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Most tests wait for leases and group timeouts: more of them at once than there are cores.
 JOBS ?= 4
+CHAOS_SECONDS ?= 60
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --quiet pyproject.toml --extra stack --group build
 
-.PHONY: help demo test check bench up down lock clean
+.PHONY: help demo test check chaos bench up down lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,6 +31,9 @@ check: $(VENV)/.ready-dev ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+chaos: $(VENV)/.ready-dev ## random faults on workers, Postgres and broker for a while (CHAOS_SECONDS=60, ONCEBOX_TEST_SEED=7)
+	@ONCEBOX_TEST_CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest tests/engine/test_chaos.py -s --timeout 0 $(ARGS)
 
 bench: $(VENV)/.ready-dev ## oncebox beside the raw loop and the per-message version, in one run (QUICK=1)
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
