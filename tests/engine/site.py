@@ -85,7 +85,7 @@ class Site:
 
     def spawn(self, *words: str, **environment: str) -> "Process":
         """A worker in a process of its own: tests/engine/victim.py with these words."""
-        log = self.folder / f"worker-{len(self.processes)}.log"
+        log = self.folder / f"worker-{len(list(self.folder.glob('worker-*.log')))}.log"
         log.touch()
         process = Process(nursery().fork(words, {**os.environ, **self.environment, **environment}, log), log)
         self.processes.append(process)

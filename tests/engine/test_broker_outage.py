@@ -40,7 +40,7 @@ async def test_a_broker_that_comes_back_finds_nothing_lost_and_nothing_doubled(
     await Sampler.prepare(site)
     site.extra |= {"VICTIM_TOPICS": f"external={name}", "VICTIM_RESULTS": results, "VICTIM_SECONDS": "0.05"}
     site.extra |= {"ONCEBOX_CONCURRENCY": "4", "ONCEBOX_REQUEST_TIMEOUT": "3s"}
-    sent = send(site, name, duplicated([f"k{n}" for n in range(500)], partitions))
+    sent = send(site, name, duplicated([f"k{n}" for n in range(400)], partitions))
     workers = [site.spawn(), site.spawn()]
     with Sampler(site, name, partitions) as sampler:
         await eventually(lambda: len(starts(site)) > 60, 30, "no load", every=0.05)

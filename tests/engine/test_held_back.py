@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 
+import pytest
 from pydantic import BaseModel
 
 from tests.conftest import MakeTopic
 from tests.engine.site import Site
 from tests.waiting import eventually
 from worker import NotExecuted, Registry, Retries
+from worker.engine.holding import Holding
+from worker.engine.items import Item
 
 
 class Message(BaseModel):
@@ -69,3 +72,30 @@ async def test_records_that_need_no_run_do_not_keep_an_open_circuit_open(site: S
         site.produce(name, [*done, b'{"id":"fine"}'])
         await site.drained(name, within=20)
     assert ran == {"fine": 1, **{f"done{n}": 1 for n in range(5)}}
+
+
+async def test_a_parked_record_is_held_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, registry, held = site.topic(), Registry(), Counter[int]()
+    take = Holding.take
+
+    def counting(self: Holding, item: Item) -> None:
+        if item.parked is not None:
+            held[item.offset] += 1
+        take(self, item)
+
+    monkeypatch.setattr(Holding, "take", counting)
+
+    @registry.handler(name, scope="payments", key="id", retries=Retries(9, first="2s", most="2s"))
+    async def charge(message: Message) -> None:
+        raise NotExecuted("gateway is down")
+
+    async def parked() -> bool:
+        return await site.count("parked") == 3
+
+    site.produce(name, [json.dumps({"id": f"parked{n}"}).encode() for n in range(3)])
+    async with site.worker(registry, ONCEBOX_HOLD="200ms"):
+        await eventually(parked, 10, "not parked", every=0.05)
+        site.produce(name, [json.dumps({"id": f"opens the circuit {n}"}).encode() for n in range(10)])
+        await eventually(lambda: len(held) == 3, 10, "the parked records did not come back")
+        with pytest.raises(AssertionError, match="not within"):
+            await eventually(lambda: max(held.values()) > 1, 2)

@@ -59,7 +59,7 @@ class Seat:
         self.number = number
         self._schema = settings.schema_name
         self.queries = load_queries(settings.schema_name)
-        self._connect = connector(settings, role=f"seat {number}", planner=HOT)
+        self._connect = connector(settings, role=f"seat {number}", options=HOT)
         self.line = LossyLine(self._connect)
         self.memory: dict[str, int] = {}
         self.late = 0.0

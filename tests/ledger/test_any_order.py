@@ -235,7 +235,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             if entry is not None and before is State.IN_PROGRESS:
                 entry.attempts += how == "fail"
                 entry.state = State.UNKNOWN if how == "doubt" else State.FAILED_RETRYABLE
-            elif entry is not None and before is State.UNKNOWN and how == "fail":
+            elif entry is not None and before is State.UNKNOWN and how != "doubt":
                 entry.state = State.FAILED_RETRYABLE
 
         def end_session(self, chance: Random, seat: Seat) -> None:

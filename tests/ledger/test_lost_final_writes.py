@@ -100,7 +100,7 @@ async def test_a_failure_counts_once(worker: PostgresLedger, wire: Wire, ledger_
 @LOSSES
 async def test_a_release_is_repeated(worker: PostgresLedger, wire: Wire, ledger_schema: Schema, loss: Loss) -> None:
     claimed = await worker.claims.claim(offers("k"))
-    wire.lose(loss, worker.queries["release"])
+    wire.lose(loss, "COMMIT")
     await worker.finals.release([released("k", claimed.fence)])
     assert wire.lost == 1
     row = await ledger_schema.entry("k")

@@ -69,6 +69,19 @@ async def test_holds_are_counted_once_per_record_whatever_is_repeated(
     assert await parked(ledger_schema) == 2
 
 
+async def test_a_record_that_is_in_a_batch_twice_is_held_once(ledger: PostgresLedger, ledger_schema: Schema) -> None:
+    await ledger.claims.claim(offers("k"))
+    assert await ledger.parking.park([parking("k"), parking("k")]) == set()
+    assert (await held(ledger_schema, "k"), await parked(ledger_schema)) == (1, 1)
+
+
+async def test_a_batch_of_large_records_is_parked_in_portions(ledger: PostgresLedger, ledger_schema: Schema) -> None:
+    await ledger.claims.claim(offers("k"))
+    large = [Parking(record(n, value=b"x" * (3 << 20)), "hold", id_of("k"), 1, 60.0) for n in range(5)]
+    assert await ledger.parking.park([*large, parking("gone", 9)]) == {place("gone", 9)}
+    assert (await held(ledger_schema, "k"), await parked(ledger_schema)) == (5, 5)
+
+
 async def test_finishing_what_was_never_parked_lowers_nothing(ledger: PostgresLedger, ledger_schema: Schema) -> None:
     await ledger.claims.claim(offers("k"))
     await ledger.parking.park([parking("k", 0)])

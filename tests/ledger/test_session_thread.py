@@ -250,6 +250,24 @@ async def test_a_primary_that_turns_read_only_is_left_and_found_again(
         assert "TargetServerAttributeNotMatched" in notices.of("final_write_broke")[-1]["error"]
 
 
+@pytest.mark.usefixtures("postgres")
+async def test_a_database_with_another_isolation_level_changes_nothing_for_our_statements(
+    open_ledger: OpenLedger, ledger_schema: Schema
+) -> None:
+    name = await ledger_schema.value("SELECT current_database()")
+    await ledger_schema.execute(f'ALTER DATABASE "{name}" SET default_transaction_isolation = serializable')
+    try:
+        one, other = await open_ledger(), await open_ledger()
+        for lines, level in ((one._hot, "read committed"), (one._rare, "read committed"), (one._user, "serializable")):
+            async with lines.take() as line:
+                assert await line.fetchval("SHOW transaction_isolation") == level
+        keys = [f"k{n}" for n in range(50)]
+        answers = await asyncio.gather(one.claims.claim(offers(*keys)), other.claims.claim(offers(*keys)))
+        assert sum(answer.winner(id_of(key)) is not None for answer in answers for key in keys) == 50
+    finally:
+        await ledger_schema.execute(f'ALTER DATABASE "{name}" RESET default_transaction_isolation')
+
+
 async def test_connections_that_outlive_their_primary_are_given_up(
     open_ledger: OpenLedger, ledger_schema: Schema, notices: Notices
 ) -> None:

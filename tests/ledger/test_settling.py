@@ -1,4 +1,4 @@
-"""After a death: claims are settled once, and the late word of the very claim in doubt still counts."""
+"""After a death: every claim is settled once, in the way of its kind, and nothing that lives is touched."""
 
 import asyncio
 import contextlib
@@ -6,21 +6,16 @@ import contextlib
 import asyncpg
 import pytest
 
+from tests.ledger.afterwards import expire_in, seconds_left, settle_all
 from tests.ledger.conftest import Notices, OpenLedger, Schema, stop_renewing
 from tests.ledger.locks import holding, somebody_waits
-from tests.ledger.offers import TTL, Offer, done, doubted, failed, id_of, offers, ok, plan, record, released
+from tests.ledger.offers import TTL, Offer, done, failed, id_of, offers, ok, plan, released
 from tests.waiting import eventually
+from worker.errors import ServiceUnavailable
 from worker.ledger.ledger import PostgresLedger
 from worker.rules.claims import Kind, State
 from worker.rules.context import Transaction
 from worker.rules.results import Result
-from worker.rules.writes import Parking
-
-
-async def settle_all(schema: Schema, dead: PostgresLedger, by: PostgresLedger) -> dict[State, int]:
-    await stop_renewing(dead)
-    await schema.end(dead.session.id)
-    return await by.settling.settle()
 
 
 async def test_each_kind_is_settled_in_its_way(open_ledger: OpenLedger, ledger_schema: Schema) -> None:
@@ -132,113 +127,26 @@ async def test_the_server_frees_the_rows_of_a_worker_that_stopped_inside_its_tra
     assert (await ledger_schema.entry("k"))["state"] == State.FAILED_RETRYABLE
 
 
-@pytest.mark.parametrize("kind", [Kind.EXTERNAL, Kind.REPEATABLE])
-async def test_a_late_result_of_the_very_claim_is_accepted(
-    open_ledger: OpenLedger, ledger_schema: Schema, kind: Kind
-) -> None:
-    late, other = await open_ledger(), await open_ledger()
-    claimed = await late.claims.claim(offers("k", kind=kind))
-    await settle_all(ledger_schema, late, other)
-    finished = [done("k", claimed.fence, b"late")]
-    assert await late.finals.complete(finished) == {id_of("k")}, "the hot statement leaves it to the rare one"
-    assert await late.finals.complete_late(finished) == set()
-    row = await ledger_schema.entry("k")
-    assert (row["state"], row["result"], row["due_at"]) == (State.COMPLETED, b"late", None)
-    assert await ledger_schema.value("SELECT count(*) FROM oncebox.doubts") == 0
-
-
-async def test_a_result_of_another_claim_does_not_complete_the_one_that_runs(
-    ledger: PostgresLedger, ledger_schema: Schema
-) -> None:
-    first = (await ledger.claims.claim(offers("k"))).fence
-    await ledger.finals.release([released("k", first)])
-    second = (await ledger.claims.claim_again(offers("k")))[id_of("k")].fence
-    assert await ledger.finals.complete([done("k", first)]) == {id_of("k")}
-    assert await ledger.transactions.run(id_of("k"), first, returning) is None
-    row = await ledger_schema.entry("k")
-    assert (row["state"], row["fence"]) == (State.IN_PROGRESS, second)
-
-
-async def returning(transaction: Transaction) -> Result:
-    return ok()
-
-
-async def test_a_late_result_of_another_claim_is_refused_and_kept(
+async def test_the_server_frees_the_rows_of_a_worker_that_stopped_inside_a_final_write(
     open_ledger: OpenLedger, ledger_schema: Schema
 ) -> None:
-    late, other = await open_ledger(), await open_ledger()
-    claimed = await late.claims.claim(offers("k", kind=Kind.REPEATABLE))
-    await settle_all(ledger_schema, late, other)
-    again = await other.claims.claim_again(offers("k", kind=Kind.REPEATABLE))
-    again = again or await other.claims.claim_again(offers("k", kind=Kind.REPEATABLE))
-    assert await late.finals.complete_late([done("k", claimed.fence, b"first")]) == {id_of("k")}
-    assert await other.finals.complete([done("k", again[id_of("k")].fence, b"second")]) == set()
-    assert (await ledger_schema.entry("k"))["result"] == b"second"
-    kept = await ledger_schema.fetch("SELECT id, event, fence, body FROM oncebox.history")
-    assert [tuple(row) for row in kept] == [(id_of("k"), "result_refused", claimed.fence, b"first")]
+    dead, other = await open_ledger(lease=0.6), await open_ledger()
+    claimed = await dead.claims.claim(offers("k"))
+    await stop_renewing(dead)
+    await ledger_schema.end(dead.session.id)
+    async with dead._hot.take() as line:
+        block = line.transaction()
+        tx = await block.__aenter__()
+        await tx.fetch(
+            ledger_schema.sql("UPDATE oncebox.entries SET error = 'stopped' WHERE fence = $1"), claimed.fence
+        )
 
+        async def settled() -> bool:
+            return await other.settling.settle() == {State.UNKNOWN: 1}
 
-async def test_late_proof_ends_a_doubt_at_once_and_is_no_attempt(
-    open_ledger: OpenLedger, ledger_schema: Schema
-) -> None:
-    late, other = await open_ledger(), await open_ledger()
-    claimed = await late.claims.claim(offers("k"))
-    await settle_all(ledger_schema, late, other)
-    assert await late.finals.fail([failed("k", claimed.fence, delay=600)]) == set()
-    row = await ledger_schema.entry("k")
-    assert (row["state"], row["attempts"], row["crashes"]) == (State.FAILED_RETRYABLE, 0, 1)
-    assert await ledger_schema.value("SELECT due_at <= clock_timestamp() FROM oncebox.entries")
-    assert await ledger_schema.value("SELECT count(*) FROM oncebox.doubts") == 0
-    assert await other.finals.fail([failed("k", claimed.fence + 1)]) == {id_of("k")}, "proof of another claim"
-
-
-async def test_late_words_of_a_claim_that_was_run_again_change_nothing(
-    open_ledger: OpenLedger, ledger_schema: Schema
-) -> None:
-    late, other = await open_ledger(), await open_ledger()
-    first = await late.claims.claim(offers("k", kind=Kind.REPEATABLE))
-    await settle_all(ledger_schema, late, other)
-    again = await other.claims.claim_again(offers("k", kind=Kind.REPEATABLE))
-    again = again or await other.claims.claim_again(offers("k", kind=Kind.REPEATABLE))
-    before = dict(await ledger_schema.entry("k"))
-    assert await late.finals.fail([failed("k", first.fence)]) == {id_of("k")}
-    assert await late.finals.doubt([doubted("k", first.fence)]) == {id_of("k")}
-    assert await late.finals.release([released("k", first.fence)]) == {id_of("k")}
-    assert dict(await ledger_schema.entry("k")) == before
-    assert before["fence"] == again[id_of("k")].fence
-
-
-async def test_after_a_verdict_the_late_result_is_neither_stored_nor_a_double_effect(
-    open_ledger: OpenLedger, ledger_schema: Schema
-) -> None:
-    late, other = await open_ledger(), await open_ledger()
-    claimed = await late.claims.claim(offers("k"))
-    await settle_all(ledger_schema, late, other)
-    assert await other.finals.complete_late([done("k", claimed.fence, b"verdict")]) == set()
-    assert await late.finals.complete_late([done("k", claimed.fence, b"late")]) == {id_of("k")}
-    assert (await ledger_schema.entry("k"))["result"] == b"verdict", "completed is immutable"
-    assert await ledger_schema.value("SELECT count(*) FROM oncebox.history") == 0
-
-
-async def test_a_late_result_wakes_the_records_that_wait_for_it(open_ledger: OpenLedger, ledger_schema: Schema) -> None:
-    late, other = await open_ledger(), await open_ledger()
-    claimed = await late.claims.claim(offers("k"))
-    await settle_all(ledger_schema, late, other)
-    assert await other.parking.park([Parking(record(), "unknown", id_of("k"), 1)]) == set()
-    assert await other.parking.take_due([1], 10, 60.0) == []
-    await late.finals.complete_late([done("k", claimed.fence)])
-    assert [one.place[0] for one in await other.parking.take_due([1], 10, 60.0)] == [id_of("k")]
-
-
-@pytest.mark.parametrize(("left", "moved"), [(0.49, True), (0.51, False)])
-async def test_expiry_moves_only_when_less_than_half_is_left(
-    open_ledger: OpenLedger, ledger_schema: Schema, left: float, moved: bool
-) -> None:
-    late = await open_ledger()
-    claimed = await late.claims.claim(offers("k"))
-    await expire_in(ledger_schema, left * TTL)
-    await late.finals.complete_late([done("k", claimed.fence, ttl=TTL)])
-    assert (await seconds_left(ledger_schema) > 0.9 * TTL) == moved
+        await eventually(settled, message="the server did not give up on the stopped worker")
+        with pytest.raises(ServiceUnavailable):
+            await block.__aexit__(None, None, None)
 
 
 async def test_a_settlement_after_a_long_outage_moves_the_expiry(
@@ -254,29 +162,6 @@ async def test_a_settlement_after_a_long_outage_moves_the_expiry(
     await expire_in(ledger_schema, -5.0)
     await settle_all(ledger_schema, dead, other)
     assert await seconds_left(ledger_schema) > 0.9 * TTL
-
-
-async def expire_in(schema: Schema, seconds: float) -> None:
-    await schema.execute(
-        "UPDATE oncebox.entries SET expires_at = clock_timestamp() + $1::float8 * interval '1 second'", seconds
-    )
-
-
-async def seconds_left(schema: Schema) -> float:
-    left: float = await schema.value(
-        "SELECT extract(epoch FROM expires_at - clock_timestamp())::float8 FROM oncebox.entries"
-    )
-    return left
-
-
-async def test_completing_twice_is_harmless(ledger: PostgresLedger, ledger_schema: Schema) -> None:
-    claimed = await ledger.claims.claim(offers("k"))
-    finished = [done("k", claimed.fence, b"once")]
-    assert await ledger.finals.complete(finished) == set()
-    before = dict(await ledger_schema.entry("k"))
-    assert await ledger.finals.complete(finished) == {id_of("k")}
-    assert await ledger.finals.complete_late(finished) == set()
-    assert dict(await ledger_schema.entry("k")) == before
 
 
 async def test_illegal_rows_are_refused_by_the_schema(ledger: PostgresLedger, ledger_schema: Schema) -> None:

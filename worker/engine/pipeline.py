@@ -22,7 +22,7 @@ from worker.rules.lanes import Lane
 from worker.rules.reasons import Refused
 from worker.rules.record import Record
 from worker.rules.results import Result
-from worker.rules.writes import Parked
+from worker.rules.writes import Parked, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Pipeline:
     def __init__(self, outside: Outside, limits: Limits) -> None:
         self._intake = outside.intake
         self._strands = Strands()
+        self._parked: set[Place] = set()  # parked records in hand
         self.stopping = False
         self.refused: Counter[str] = Counter()  # records that no handler could be found for, by topic
         self.room = asyncio.Event()
@@ -109,7 +110,10 @@ class Pipeline:
         self._claimer.offer(entered)
 
     def take_parked(self, parked: Parked) -> None:
-        """Accept a record that was parked: it runs out of order."""
+        """Accept a record that was parked: it runs out of order. One that is in hand already is not taken twice."""
+        if parked.place in self._parked:
+            return
+        self._parked.add(parked.place)
         item = Item(parked.record, None, size_of(parked.record))
         item.out_of_order = True
         item.parked, item.parked_for = parked.place, parked.reason
@@ -222,8 +226,10 @@ class Pipeline:
             lane.bytes -= item.size
             item.forget()
             self.room.set()
-        elif outcome is not Outcome.PARKED:
-            self._finisher.unpark(item)
+        elif item.parked is not None:
+            self._parked.discard(item.parked)
+            if outcome is not Outcome.PARKED:
+                self._finisher.unpark(item)
 
     def _count(self, item: Item, outcome: Outcome) -> None:
         route: Route | None = item.route

@@ -18,9 +18,12 @@ from worker.settings import DatabaseSettings
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Connect = Callable[[], Awaitable[Connection]]
 
+# Every statement of ours counts on seeing, after it waited for a lock, what was committed meanwhile.
+RARE: Mapping[str, str] = {"default_transaction_isolation": "read committed"}
 # Look-ups and joins on the hot path go by primary key, whatever the statistics of a fresh or truncated table say.
 HOT: Mapping[str, str] = {
-    f"enable_{name}": "off" for name in ("hashjoin", "mergejoin", "seqscan", "bitmapscan", "material")
+    **RARE,
+    **{f"enable_{name}": "off" for name in ("hashjoin", "mergejoin", "seqscan", "bitmapscan", "material")},
 }
 BROKEN = (
     OSError,
@@ -46,7 +49,7 @@ def connector(
     settings: DatabaseSettings,
     *,
     role: str,
-    planner: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
     limit: float | None = None,
     answer_within: float | None = None,
     idle_limit: float = 60.0,
@@ -54,7 +57,7 @@ def connector(
     """How to open one connection for a role; only a primary is accepted.
 
     `limit` is for a statement at the server (0: none), `answer_within` for its answer here: the server may be unable to
-    tell us anything.
+    tell us anything. `options` are settings of the server for this connection.
     """
     limit = settings.statement_timeout.total_seconds() if limit is None else limit
     answer_within = answer_within or (limit + 5 if limit else None)
@@ -66,7 +69,7 @@ def connector(
         "lock_timeout": milliseconds,
         "jit": "off",
         "idle_in_transaction_session_timeout": str(int(idle_limit * 1000)),
-        **(planner or {}),
+        **(options or {}),
     }
 
     async def connect() -> Connection:

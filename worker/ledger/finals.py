@@ -12,6 +12,7 @@ from worker.errors import ServiceUnavailable
 from worker.ledger.claims import backoff, read_row
 from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.fences import Fences
+from worker.ledger.portions import portions
 from worker.rules.results import Result
 from worker.rules.writes import Done, Doubted, Failed, Released
 
@@ -45,7 +46,12 @@ class Finals:
 
         Those were settled meanwhile, or stored already by a try whose answer was lost.
         """
-        done = sorted(done, key=_by_id)
+        undecided: set[bytes] = set()
+        for portion in portions(sorted(done, key=_by_id), _size):
+            undecided |= await self._complete(portion)
+        return undecided
+
+    async def _complete(self, done: Sequence[Done]) -> set[bytes]:
         arguments = result_columns(done)
         rows = await self._repeat(lambda line: line.fetch(self._queries["complete"], *arguments))
         if len(rows) == len(done):
@@ -61,7 +67,12 @@ class Finals:
         A result refused by fence is kept in the entry's history: the effect may have happened twice. One that the row
         holds already, byte for byte, was stored by a try whose answer was lost.
         """
-        done = sorted(done, key=_by_id)
+        refused: set[bytes] = set()
+        for portion in portions(sorted(done, key=_by_id), _size):
+            refused |= await self._complete_late(portion)
+        return refused
+
+    async def _complete_late(self, done: Sequence[Done]) -> set[bytes]:
         arguments = (*result_columns(done), [d.ttl for d in done])
 
         async def call(line: Line) -> set[bytes]:
@@ -187,6 +198,10 @@ async def write_doubts(
     if rows:
         ids, operations, fences = zip(*rows, strict=True)
         await tx.execute(queries["write_doubts"], ids, operations, fences, lease, first_probe)
+
+
+def _size(done: Done) -> int:
+    return len(done.result.body or b"")
 
 
 def result_columns(done: Sequence[Done]) -> tuple[list[Any], ...]:

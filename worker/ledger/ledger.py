@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
-from worker.ledger.connect import HOT, Lines, connector
+from worker.ledger.connect import HOT, RARE, Lines, connector
 from worker.ledger.feeds import Feeds
 from worker.ledger.fences import Fences
 from worker.ledger.finals import Finals
@@ -23,6 +23,7 @@ from worker.settings import DatabaseSettings
 
 Notice = Callable[..., None]
 _LAST_WRITE = 2.0
+_RENEWAL = 10.0
 
 
 class PostgresLedger:
@@ -44,11 +45,12 @@ class PostgresLedger:
         self.queries = load_queries(settings.schema_name)
         queries = self.queries
         self.fences = Fences()
-        hot = connector(settings, role=role, planner=HOT)
-        rare = connector(settings, role=f"{role} janitor")
+        # A worker that stops inside a transaction keeps rows locked; the server gives up on it when its lease is over.
+        hot = connector(settings, role=role, options=HOT, idle_limit=lease)
+        rare = connector(settings, role=f"{role} janitor", options=RARE, idle_limit=lease)
         # A renewal that hangs on a dead connection must leave time for another one on a fresh connection.
-        renewal = connector(settings, role=f"{role} session", limit=lease / 3, answer_within=lease / 3)
-        # A worker stopped between its completion and its COMMIT keeps rows locked; the server gives up on it in time.
+        soon = min(lease / 3, _RENEWAL)
+        renewal = connector(settings, role=f"{role} session", options=RARE, limit=soon, answer_within=soon)
         user = connector(
             settings,
             role=f"{role} handlers",

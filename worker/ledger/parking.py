@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -11,6 +12,7 @@ from asyncpg.pgproto.pgproto import UUID
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import backoff
 from worker.ledger.connect import Connection, Line, Lines
+from worker.ledger.portions import portions
 from worker.rules.claims import State
 from worker.rules.record import Record
 from worker.rules.writes import Parked, Parking, Place
@@ -35,8 +37,12 @@ class ParkingLot:
         A record without a due time waits for its entry to leave `unknown`, so it is parked only while that is the
         state: nothing would ever wake it in another. One with a due time is parked while its entry can still run.
         """
-        parkings = sorted(parkings, key=lambda p: p.place)
-        return await self._repeat("park_broke", lambda line: self._park(line, parkings))
+        # A record that is in a batch twice, as after a rebalance, is parked and held once.
+        distinct = {p.place: p for p in parkings}
+        moved_on: set[Place] = set()
+        for portion in portions([distinct[place] for place in sorted(distinct)], _size):
+            moved_on |= await self._repeat("park_broke", partial(self._park, parkings=portion))
+        return moved_on
 
     async def finish(self, places: Sequence[Place]) -> None:
         """Remove parked records that are finished, and let go of their entries."""
@@ -126,6 +132,10 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 def decode_headers(stored: bytes) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((name, None if value is None else bytes.fromhex(value)) for name, value in orjson.loads(stored))
+
+
+def _size(parking: Parking) -> int:
+    return len(parking.record.value or b"")
 
 
 def _columns(places: Sequence[Place]) -> tuple[list[Any], list[str], list[int], list[int]]:
