@@ -35,7 +35,7 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         told.append(event)
         notice(event, **fields)
 
-    monkeypatch.setattr("worker.app.notice", listening)
+    monkeypatch.setattr("worker.app.serving.notice", listening)
     return told
 
 

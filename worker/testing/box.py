@@ -213,7 +213,7 @@ class Box:
         async with AsyncExitStack() as shared:
             resources = self._resources
             if resources is _LIFESPANS:
-                from worker.app import shared_resources
+                from worker.app.handlers import shared_resources
 
                 resources = await shared.enter_async_context(shared_resources(self.registry))
             process = await start(world, self._ledger("run"), resources)

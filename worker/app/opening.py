@@ -1,0 +1,150 @@
+"""An engine without a source of records: ledger, session, handlers, publisher and pipeline, opened in order.
+
+Whoever feeds it (a consumer group, a replay, a redrive, the janitor) takes it from here. Each is a session of its own.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from worker.app.handlers import effective_handlers, scope_secrets, shared_resources
+from worker.engine.calling import Caller
+from worker.engine.intake import Intake
+from worker.engine.items import Item
+from worker.engine.letters import Letters
+from worker.engine.pipeline import Limits, Outside, Pipeline
+from worker.engine.ports import Ledger, Notice
+from worker.engine.routes import Route, identity_text, prepare
+from worker.engine.tasks import Tasks
+from worker.filter.filter import Filter
+from worker.kafka.publisher import Publisher
+from worker.ledger.clock import clock
+from worker.ledger.ledger import PostgresLedger
+from worker.ledger.which import read_which
+from worker.rules.handlers import Handler
+from worker.rules.registry import Registry
+from worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What is open while an engine runs."""
+
+    settings: Settings
+    ledger: PostgresLedger
+    routes: Sequence[Route]
+    pipeline: Pipeline
+    publisher: Publisher
+    letters: Letters
+    caller: Caller
+    tasks: Tasks
+    notice: Notice
+
+    @property
+    def topics(self) -> list[str]:
+        """What the handlers read."""
+        return sorted({topic for route in self.routes for topic in route.handler.topics})
+
+
+@contextlib.asynccontextmanager
+async def open_engine(
+    settings: Settings, registry: Registry, notice: Notice, *, role: str = "run"
+) -> AsyncIterator[Engine]:
+    """Open everything a pipeline works with; closed in the opposite order, the session last."""
+    handlers = effective_handlers(settings, registry)
+    secrets = scope_secrets(settings, handlers)
+    identities = {h.name: identity_text(h, secrets) for h in handlers}
+    ledger = make_ledger(settings, handlers, notice, role=role)
+    async with contextlib.AsyncExitStack() as closing:
+        await ledger.open()
+        closing.push_async_callback(ledger.close)
+        operations, topics = await ledger.register(handlers, group=settings.kafka.group, identities=identities)
+        routes = [prepare(h, operations[h.name], topics, secrets) for h in handlers]
+        resources = await closing.enter_async_context(shared_resources(registry))
+        caller = _caller(settings, ledger, resources)
+        closing.callback(caller.close)
+        redis = await _open_filter(settings, ledger, notice)
+        if redis is not None:
+            closing.push_async_callback(redis.close)
+        tasks = Tasks()
+        closing.push_async_callback(tasks.close)
+        publisher = Publisher(settings.kafka, notice)
+        closing.push_async_callback(publisher.close)
+        letters = Letters(group=settings.kafka.group, prefix=settings.kafka.dead_letter_prefix)
+        parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
+        outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
+        pipeline = Pipeline(outside, _limits(settings))
+        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice)
+
+
+def make_ledger(settings: Settings, handlers: Sequence[Handler], notice: Notice, *, role: str) -> PostgresLedger:
+    """The ledger of a process that runs these handlers; not open yet."""
+    return PostgresLedger(
+        settings.database,
+        lease=settings.engine.lease.total_seconds(),
+        crash_cap=settings.engine.crash_cap,
+        longest_timeout=max(h.timeout.total_seconds() for h in handlers),
+        first_probe=min(_first_probe(h) for h in handlers),
+        notice=notice,
+        role=role,
+    )
+
+
+def _caller(settings: Settings, ledger: PostgresLedger, resources: Any) -> Caller:
+    engine = settings.engine
+    return Caller(
+        ledger.session,
+        ledger.transactions,
+        resources=resources,
+        result_limit=engine.result_limit,
+        threads=min(engine.concurrency, 64),
+        clock=clock,
+        log=_message_log,
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    engine = settings.engine
+    return Limits(
+        in_flight=engine.in_flight,
+        concurrency=engine.concurrency,
+        claim_batch=engine.claim_batch,
+        claims_in_flight=engine.claims_in_flight,
+        hold=engine.hold.total_seconds(),
+        crash_cap=engine.crash_cap,
+    )
+
+
+async def _open_filter(settings: Settings, ledger: PostgresLedger, notice: Notice) -> Filter | None:
+    if settings.redis.url is None:
+        return None
+    which = await read_which(ledger)
+    return Filter(
+        settings.redis.url.get_secret_value(),
+        timeout=settings.redis.timeout.total_seconds(),
+        ledger_id=which.id,
+        key=which.filter_key,
+        now=which.now,
+        alive=ledger.session.safe,
+        notice=notice,
+    )
+
+
+def _first_probe(handler: Handler) -> float:
+    first: Any = handler.reconcile.first
+    return float(first.total_seconds())
+
+
+def _message_log(item: Item) -> Any:
+    log = structlog.stdlib.get_logger("oncebox.handler")
+    record = item.record
+    fields = {
+        "operation": item.route.name,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+    }
+    return log.bind(**fields) if item.route.private else log.bind(**fields, key=item.key.decode())
