@@ -8,7 +8,7 @@ from typing import Any
 from worker.app.handlers import effective_handlers, refuse_missing_topics
 from worker.app.opening import Engine, open_engine
 from worker.app.process import run_until_signalled
-from worker.engine.janitor import Janitor
+from worker.engine.janitor import Janitor, claim_duties, parked_duty
 from worker.engine.pipeline import Pipeline
 from worker.engine.worker import Pace, Worker
 from worker.errors import OnceboxError, ServiceUnavailable
@@ -49,17 +49,10 @@ class _Member:
         places = Places(group=kafka.group, start=kafka.start, ttls=self._ttls, feeds=ledger.feeds, notice=notice)
         self._consumer = Consumer(settings, engine.topics, self._worker, places, notice)
         self._worker.consumer = self._consumer
-        self._janitor = Janitor(
-            ledger.settling,
-            ledger.parking,
-            tidy=ledger.finals.tidy,
-            release_strays=ledger.release_strays,
-            bring=pipeline.take_parked,
-            operations=[route.plan.operation for route in engine.routes],
-            every=limits.settle_every.total_seconds(),
-            hold=limits.hold.total_seconds(),
-            notice=notice,
-        )
+        every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
+        operations = [route.plan.operation for route in engine.routes]
+        parked = parked_duty(ledger.parking, pipeline.take_parked, operations, every=every, hold=hold)
+        self._janitor = Janitor([*claim_duties(ledger, every), parked], notice)
 
     async def work(self, stop: asyncio.Event, *, until_idle: bool) -> None:
         engine, worker, consumer, notice = self._engine, self._worker, self._consumer, self._engine.notice
@@ -70,7 +63,7 @@ class _Member:
             _freeze()
             reading = tasks.spawn(worker.read(), "read")
             tasks.spawn(worker.commit(), "commit")
-            tasks.spawn(self._janitor.run(), "janitor")
+            self._janitor.start(tasks)
             every = limits.sample_every.total_seconds()
             tasks.spawn(worker.sample(engine.ledger.feeds, kafka.group, self._ttls, every), "sample")
             notice("worker_started", group=kafka.group, session=engine.ledger.session.id, topics=engine.topics)

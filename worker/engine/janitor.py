@@ -1,12 +1,53 @@
-"""The janitor: cleans up after time and crashes, in every worker, without a leader."""
+"""The janitor: cleans up after time and crashes, in every worker, without a leader.
+
+Each duty is harmless if two processes do it at once, and goes its own round: one that waits (for a reconciler, between
+two batches of a prune) delays no other.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from worker.engine.ports import Notice
+from worker.engine.tasks import Tasks
 from worker.errors import ServiceUnavailable
 from worker.rules.writes import Parked
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """Something to do every so many seconds."""
+
+    name: str
+    every: float
+    once: Callable[[], Awaitable[object]]
+
+
+class Janitor:
+    """Goes round its duties; Postgres or Kafka being away only delays them."""
+
+    def __init__(self, duties: Sequence[Duty], notice: Notice) -> None:
+        self._duties = duties
+        self._notice = notice
+
+    def start(self, tasks: Tasks) -> None:
+        """Go round for ever, a task for each duty."""
+        for duty in self._duties:
+            tasks.spawn(self._go_round(duty), duty.name)
+
+    async def once(self) -> None:
+        """Do every duty once, in the order in which they were given; what breaks is raised."""
+        for duty in self._duties:
+            await duty.once()
+
+    async def _go_round(self, duty: Duty) -> None:
+        while True:
+            await asyncio.sleep(duty.every)
+            try:
+                await duty.once()
+            except ServiceUnavailable as error:
+                self._notice("janitor_delayed", duty=duty.name, error=str(error), next="trying again")
 
 
 class Settling(Protocol):
@@ -18,49 +59,39 @@ class Lot(Protocol):
     async def take_due(self, operations: Sequence[int], most: int, again_in: float) -> list[Parked]: ...
 
 
-class Janitor:
-    """Ends lapsed sessions, settles their claims, brings back parked records whose time has come, tidies up."""
+class Swept(Protocol):
+    """A ledger whose claims and parked records are looked after."""
 
-    def __init__(
-        self,
-        settling: Settling,
-        lot: Lot,
-        *,
-        tidy: Callable[[], Awaitable[object]],
-        release_strays: Callable[[], Awaitable[object]],
-        bring: Callable[[Parked], None],
-        operations: Sequence[int],
-        every: float,
-        hold: float,
-        notice: Notice,
-    ) -> None:
-        self._settling = settling
-        self._lot = lot
-        self._tidy = tidy
-        self._release_strays = release_strays
-        self._bring = bring
-        self._operations = operations
-        self._every = every
-        self._hold = hold
-        self._notice = notice
+    @property
+    def settling(self) -> Settling: ...
+    @property
+    def parking(self) -> Lot: ...
+    @property
+    def finals(self) -> Any: ...
+    async def release_strays(self) -> int: ...
 
-    async def run(self) -> None:
-        """Go round for ever; Postgres being away only delays it."""
-        rounds = 0
-        while True:
-            await asyncio.sleep(self._every / 5)
-            rounds += 1
-            try:
-                await self._once(rounds)
-            except ServiceUnavailable as error:
-                self._notice("janitor_delayed", error=str(error), next="trying again")
 
-    async def _once(self, rounds: int) -> None:
-        await self._tidy()
-        if rounds % 5 == 0:
-            await self._settling.end_lapsed()
-            await self._settling.settle()
-        if rounds % 20 == 0:
-            await self._release_strays()
-        for parked in await self._lot.take_due(self._operations, 100, self._hold * 2):
-            self._bring(parked)
+def claim_duties(ledger: Swept, every: float) -> list[Duty]:
+    """Forget finished claims, end lapsed sessions and settle theirs, release strays."""
+
+    async def settle() -> None:
+        await ledger.settling.end_lapsed()
+        await ledger.settling.settle()
+
+    return [
+        Duty("tidy", every / 5, ledger.finals.tidy),
+        Duty("settle", every, settle),
+        Duty("strays", every * 4, ledger.release_strays),
+    ]
+
+
+def parked_duty(
+    lot: Lot, bring: Callable[[Parked], None], operations: Sequence[int], *, every: float, hold: float
+) -> Duty:
+    """Bring parked records of these operations back when their time has come."""
+
+    async def bring_due() -> None:
+        for parked in await lot.take_due(operations, 100, hold * 2):
+            bring(parked)
+
+    return Duty("parked", every / 5, bring_due)

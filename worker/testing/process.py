@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.engine.intake import Intake
 from worker.engine.items import Item
-from worker.engine.janitor import Janitor
+from worker.engine.janitor import Janitor, claim_duties, parked_duty
 from worker.engine.letters import Letters
 from worker.engine.pipeline import Limits, Outside
 from worker.engine.ports import Notice
@@ -76,20 +76,13 @@ class Process:
         pace = Pace(2 * settings.in_flight, settings.in_flight_bytes, 500, settings.drain.total_seconds())
         self._worker = Worker(self.pipeline, pace, beat=ledger.session.beat, notice=world.notice)
         self._worker.consumer = self._consumer = MemoryConsumer(world.topics, self._worker.lanes_assigned)
-        janitor = Janitor(
-            ledger.settling,
-            ledger.parking,
-            tidy=ledger.finals.tidy,
-            release_strays=ledger.release_strays,
-            bring=self.pipeline.take_parked,
-            operations=[route.plan.operation for route in routes],
-            every=settings.settle_every.total_seconds(),
-            hold=settings.hold.total_seconds(),
-            notice=world.notice,
-        )
+        every, hold = settings.settle_every.total_seconds(), settings.hold.total_seconds()
+        operations = [route.plan.operation for route in routes]
+        parked = parked_duty(ledger.parking, self.pipeline.take_parked, operations, every=every, hold=hold)
+        janitor = Janitor([*claim_duties(ledger, every), parked], world.notice)
         self.tasks.spawn(ledger.session.keep(), "session")
         self.tasks.spawn(self._tick(), "tick")
-        self.tasks.spawn(janitor.run(), "janitor")
+        janitor.start(self.tasks)
         self._reading = self.tasks.spawn(self._worker.read(), "read")
 
     def route(self, handler: Handler) -> Route:
