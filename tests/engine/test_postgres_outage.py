@@ -15,7 +15,6 @@ from worker.stack import LocalServer, Stack
 
 pytestmark = pytest.mark.stories
 LEASE = 3.0
-OUTAGE = 2 * LEASE
 
 
 async def stopped(server: LocalServer, seconds: float) -> None:
@@ -33,23 +32,26 @@ async def frozen(server: LocalServer, seconds: float) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("fault", [stopped, frozen], ids=["stopped", "frozen"])
+@pytest.mark.parametrize(
+    ("fault", "seconds"), [(stopped, 10 * LEASE), (frozen, 2 * LEASE)], ids=["stopped for 30 s", "frozen for 6 s"]
+)
 async def test_an_outage_longer_than_the_lease_loses_nothing_and_doubles_nothing(
-    site_on_own_postgres: Site, own_postgres: Stack, fault: Callable[..., object]
+    site_on_own_postgres: Site, own_postgres: Stack, fault: Callable[..., object], seconds: float
 ) -> None:
     site, partitions = site_on_own_postgres, 4
     name = site.topic(partitions)
     await Sampler.prepare(site)
     site.extra |= {"VICTIM_TOPICS": f"external={name}", "VICTIM_SECONDS": "0.05", "ONCEBOX_CONCURRENCY": "8"}
+    site.extra |= {"VICTIM_TIMEOUT": "60s", "ONCEBOX_HOLD": "2m"}
     workers = [site.spawn(), site.spawn()]
     for worker in workers:
         await worker.says("partitions_assigned")
     # A handler that runs from before the outage until after it, and the same message on another partition.
-    across = [Sent(message("across", seconds=OUTAGE + 2), partition=p) for p in (0, 1)]
+    across = [Sent(message("across", seconds=seconds + 2), partition=p) for p in (0, 1)]
     with Sampler(site, name, partitions) as sampler:
         sent = send(site, name, [*across, *duplicated([f"k{n}" for n in range(600)], partitions)])
         await eventually(lambda: len(starts(site)) > 60, 30, "no load", every=0.05)
-        await fault(own_postgres.server("postgres"), OUTAGE)  # type: ignore[misc]
+        await fault(own_postgres.server("postgres"), seconds)  # type: ignore[misc]
         assert starts(site).total() < 601, "the outage came in the middle of the work"
         await site.drained(name)
         await site.quiet()

@@ -74,3 +74,29 @@ async def test_every_final_outcome_is_answered(
     assert answers[b"misuse"].value is not None
     assert b'"amount":1' not in answers[b"misuse"].value
     assert consume_all(forbidden) == []
+
+
+async def test_a_result_too_large_for_its_topics_is_cut_and_says_so(
+    site: Site, topic: MakeTopic, consume_all: ConsumeAll, stack: Stack
+) -> None:
+    name, replies, results = topic(), topic(max_message_bytes=2000), topic(max_message_bytes=2000)
+    stack.create_topics({f"dlq.{name}": 1})
+    registry = Registry()
+    registry.add(Scope("asked", ttl="1d", reply_to=frozenset({replies})))
+
+    @registry.handler(name, scope="asked", key="id", result_topic=results)
+    async def answer(message: Message) -> str:
+        return "x" * message.amount
+
+    site.produce(name, [asking(replies, "large", id="a", amount=5000), asking(replies, "small", id="b", amount=5)])
+    await site.run(registry)
+    for published in consume_all(replies), consume_all(results):
+        large, small = sorted(published, key=lambda seen: seen.value or b"")
+        headers = dict(large.headers)
+        assert (large.value, headers["correlation-id"]) == (b"", b"large")
+        assert (headers["oncebox.status"], headers["oncebox.reason"]) == (b"unstorable", b"too_large")
+        assert headers["oncebox.cut-bytes"] == b"5000"
+        assert headers.get("oncebox.reply-status", b"500") == b"500", "a cut result is no 200"
+        assert (small.value, dict(small.headers)["oncebox.status"]) == (b"xxxxx", b"ok")
+    assert (await site.states()) == {"a": "completed", "b": "completed"}
+    assert {row["reason"] for row in await site.fetch("SELECT reason FROM oncebox.parked")} == {"too_large:result"}

@@ -14,6 +14,7 @@ from tests.engine.site import Site
 from tests.stack.client import Sent
 from tests.waiting import eventually
 from worker import Context, Registry
+from worker.errors import OnceboxError
 
 
 class Message(BaseModel):
@@ -86,6 +87,19 @@ async def test_a_committed_offset_outside_the_log_holds_its_partition_and_alerts
     await eventually(lambda: starts(site)["later"], 20, "another partition stands still")
     assert "held" not in starts(site)
     assert worker.popen.poll() is None
+
+
+async def test_a_held_partition_ends_a_run_until_idle_with_an_error_when_the_others_are_finished(site: Site) -> None:
+    name, ran = site.topic(2), Counter[str]()
+    site.produce(name, [Sent(message(f"p{p}-{n}"), partition=p) for n in range(20) for p in (0, 1)])
+    place = ConsumerGroupTopicPartitions(site.group, [TopicPartition(name, p, 5) for p in (0, 1)])
+    site.admin.alter_consumer_group_offsets([place])[site.group].result(10)
+    for future in site.admin.delete_records([TopicPartition(name, 0, 10)]).values():
+        future.result(10)
+    with pytest.raises(OnceboxError, match=f"{name}/0 is held"):
+        await site.run(registry_for(name, ran))
+    assert set(ran) == {f"p1-{n}" for n in range(5, 20)}
+    assert site.committed_offsets(name) == {0: 5, 1: 20}
 
 
 @pytest.mark.stories

@@ -54,7 +54,9 @@ class Victim:
         results = os.environ.get("VICTIM_RESULTS")
         registry = Registry()
         if topic := topics.get("external"):
-            registry.handler(topic, scope="payments", key=field("id"), result_topic=results)(self._external())
+            timeout = os.environ.get("VICTIM_TIMEOUT", "30s")
+            register = registry.handler(topic, scope="payments", key=field("id"), result_topic=results, timeout=timeout)
+            register(self._external())
         if topic := topics.get("transactional"):
             registry.handler(topic, scope="jobs", key=field("id"), kind="transactional")(self._transactional())
         if topic := topics.get("repeatable"):

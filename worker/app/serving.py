@@ -101,7 +101,9 @@ class _Member:
                 break
             except ServiceUnavailable as error:
                 self._engine.notice("end_offsets_unknown", error=str(error), next="asking again")
-        await self._worker.reach({(lane.topic, lane.partition): end for lane, end in ends.items()})
+        held = await self._worker.reach({(lane.topic, lane.partition): end for lane, end in ends.items()})
+        if held:
+            raise OnceboxError("\n".join(f"partition {lane} is held: {lane.held}" for lane in held))
 
     def _account(self) -> None:
         notice = self._engine.notice

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from worker.engine.batches import Batches
 from worker.engine.items import Item
-from worker.engine.letters import Letters
+from worker.engine.letters import Letters, cut
 from worker.engine.ports import Ledger, Notice, Publisher
 from worker.engine.routes import Route
 from worker.engine.tasks import Tasks
@@ -230,7 +230,7 @@ class Finisher:
             return
         why = f"{'too_large' if too_large else 'unwritable'}:{letter.reason or 'result'}"
         parking = self._owed(letter.item, why, due=None if too_large else self._hold)
-        small = () if letter.cut else tuple(_cut(out) for out in too_large)
+        small = () if letter.cut else tuple(cut(out) for out in too_large)
         self._parked.add(_ToPark(letter.item, parking, replace(letter, outgoing=small, cut=True)))
 
     def _owed(self, item: Item, why: str, due: float | None) -> Parking:
@@ -240,12 +240,3 @@ class Finisher:
         route: Route | None = item.route
         operation = None if route is None else route.plan.operation
         return Parking(item.record, why, None, operation, due)
-
-
-def _cut(out: Outgoing) -> Outgoing:
-    """A letter without what made it too large: the whole record is parked."""
-    kept = [(name, value) for name, value in out.headers if name.startswith(("oncebox.", "__dlq."))]
-    kept = [(name, b"too_large" if name == "oncebox.reason" else value) for name, value in kept]
-    return replace(
-        out, key=None, value=b"", headers=[*kept, ("oncebox.cut-bytes", str(len(out.value or b"")).encode())]
-    )

@@ -1,6 +1,7 @@
 """What goes out: dead letters with the original record unchanged, and results with where they came from."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import orjson
@@ -133,7 +134,23 @@ _STATUS = {
     "undecodable": 400,
     "invalid_payload": 400,
 }
+_SMALL = 1024  # bytes of a header that even a cut letter carries
 _CARRIED = frozenset({"correlation-id", "correlation_id", "correlationid", "traceparent", "tracestate"})
+
+
+def cut(out: Outgoing) -> Outgoing:
+    """A letter without what made it too large; it says so, and never passes for the whole one.
+
+    The effect happened, but a result that cannot be given is `unstorable` for whoever reads it, and no 200.
+    """
+    told = {"oncebox.status": b"unstorable", "oncebox.reply-status": b"500"}
+    kept: Headers = []
+    for name, value in out.headers:
+        ours = name.startswith(("oncebox.", "__dlq."))
+        if name != "oncebox.reason" and (ours or (name.lower() in _CARRIED and len(value or b"") <= _SMALL)):
+            kept.append((name, told.get(name, value)))
+    kept += [("oncebox.reason", b"too_large"), ("oncebox.cut-bytes", str(len(out.value or b"")).encode())]
+    return replace(out, key=None, value=b"", headers=kept)
 
 
 def _entry(row: Row, reason: Reason) -> Headers:

@@ -141,15 +141,25 @@ class Worker:
                 self._notice("sample_delayed", error=f"{type(error).__name__}: {error}", next="trying again")
             await asyncio.sleep(every)
 
-    async def reach(self, ends: dict[tuple[str, int], int]) -> None:
-        """Wait until Kafka has acknowledged a watermark at or past each of these offsets."""
+    async def reach(self, ends: dict[tuple[str, int], int]) -> list[Lane]:
+        """Wait until Kafka has acknowledged a watermark at or past each of these offsets.
+
+        Lanes that are held with nothing in flight are given back: they get no further by themselves.
+        """
         left = dict(ends)
+        held: dict[tuple[str, int], Lane] = {}
         while left:
+            held = {}
             for lane in self.consumer.lanes:
                 place = (lane.topic, lane.partition)
                 if place in left and lane.committed is not None and lane.committed >= left[place]:
                     del left[place]
+                elif place in left and lane.held is not None and not lane.unfinished:
+                    held[place] = lane
+            if left.keys() == held.keys():
+                break
             await asyncio.sleep(_TICK)
+        return list(held.values())
 
     async def stop(self) -> None:
         """Stop reading; let handlers end within the drain time, then ask them to; make outcomes durable; commit."""

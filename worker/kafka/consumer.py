@@ -130,7 +130,9 @@ class Consumer:
             offsets: dict[TopicPartition, int] = {}
             for tp, lane in self._lanes.items():
                 watermark = lane.watermark.advance()
-                if (closing or not lane.revoked) and lane.held is None and watermark != lane.committed:
+                # A held lane was read up to its watermark, unless it never had a place that fits its log.
+                placed = lane.held is None or lane.committed is not None
+                if (closing or not lane.revoked) and placed and watermark != lane.committed:
                     assert 0 <= watermark <= lane.position
                     offsets[tp] = watermark
             if not offsets:

@@ -91,7 +91,9 @@ class PostgresLedger:
             if not strays:
                 return 0
             for fence in strays:
-                await line.fetch(self.queries["release"], sorted(ids[fence]), [fence] * len(ids[fence]))
+                async with line.transaction() as tx:
+                    await tx.execute(self.queries["go_by_id"])
+                    await tx.fetch(self.queries["release"], sorted(ids[fence]), [fence] * len(ids[fence]))
             await line.fetch(self.queries["forget_open_claims"], strays)
         # What has committed cannot commit again.
         self.fences.lost.difference_update(strays)

@@ -61,6 +61,7 @@ class ParkingLot:
 
     async def _park(self, line: Line, parkings: Sequence[Parking]) -> set[Place]:
         async with line.transaction() as tx:
+            await tx.execute(self._queries["go_by_id"])
             new = await self._insert(tx, [p for p in parkings if not p.again])
             waiting = [p for p in parkings if p.id is not None and (p.again or p.place in new)]
             timed = [p for p in waiting if p.due is not None and not p.again]
@@ -109,6 +110,7 @@ class ParkingLot:
 
     async def _finish(self, line: Line, places: Sequence[Place]) -> None:
         async with line.transaction() as tx:
+            await tx.execute(self._queries["go_by_id"])
             counts = Counter(r[0] for r in await tx.fetch(self._queries["unpark"], *_columns(places)))
             ids = sorted(counts)
             await tx.execute(self._queries["unhold"], ids, [counts[i] for i in ids])

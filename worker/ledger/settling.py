@@ -63,6 +63,7 @@ class Settling:
     async def _settle_one(self, fence: int, session: int) -> list[State]:
         async with self._lines.take() as line, line.transaction() as tx:
             await tx.execute(self._queries["wait_briefly"])
+            await tx.execute(self._queries["go_by_id"])
             taken = await tx.fetchrow(self._queries["take_open_claim"], fence, session)
             if taken is None:
                 return []

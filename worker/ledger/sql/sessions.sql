@@ -52,6 +52,13 @@ SELECT o.fence, o.session
 -- For this transaction: a row that a stopped worker keeps locked is left for the next round, not waited for.
 SELECT set_config('lock_timeout', '500ms', true)
 
+-- name: go_by_id
+-- For this transaction: entries are locked in the order of the sorted ids, whatever the statistics of the table say.
+-- A plan that goes through the table locks them in the order of their pages, and two of these deadlock.
+SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_material', 'off', true)
+
 -- name: take_open_claim
 -- First step of settling: whoever deletes the row settles its entries. No row: carried over, or settled already.
 -- $1 fence  $2 session
