@@ -14,7 +14,7 @@ from tests.engine.sampler import Sampler
 from tests.engine.site import Process, Site
 
 pytestmark = pytest.mark.stories
-SECONDS = float(os.environ.get("ONCEBOX_TEST_STORM_SECONDS", "12"))
+SECONDS = float(os.environ.get("ONCEBOX_TEST_STORM_SECONDS", "30"))
 PARTITIONS = 6
 
 

@@ -11,7 +11,7 @@ from tests.engine.load import assert_each_ran_once, duplicated, send
 from tests.engine.site import Site
 
 pytestmark = pytest.mark.stories
-KEYS = int(os.environ.get("ONCEBOX_TEST_KEYS", "4000"))
+KEYS = int(os.environ.get("ONCEBOX_TEST_KEYS", "10000"))
 PARTITIONS = 4
 
 
