@@ -36,10 +36,17 @@ class Batches(Generic[T]):
         self._reserve = reserve
         self._ready: deque[T] = deque()
         self._under_way = 0
+        self._out = 0
         self._scheduled = False
 
     def __len__(self) -> int:
-        return len(self._ready) + self._under_way
+        """How many are ready or under way."""
+        return len(self._ready) + self._out
+
+    @property
+    def ready(self) -> int:
+        """How many wait for a call."""
+        return len(self._ready)
 
     def add(self, one: T) -> None:
         self._ready.append(one)
@@ -63,8 +70,13 @@ class Batches(Generic[T]):
             if room <= 0:
                 return
             ready = self._ready
-            batch = [ready.popleft() for _ in range(min(room, len(ready)))]
+            if len(ready) <= room:
+                batch = list(ready)
+                ready.clear()
+            else:
+                batch = [ready.popleft() for _ in range(room)]
             self._under_way += 1
+            self._out += len(batch)
             if self._reserve is not None:
                 # Before the task runs: the next batch of this very look must not count the same room.
                 self._reserve(len(batch))
@@ -75,4 +87,5 @@ class Batches(Generic[T]):
             await self._call(batch)
         finally:
             self._under_way -= 1
+            self._out -= len(batch)
             self.kick()

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,8 +13,9 @@ from worker.engine.ports import Lease, Transactions
 from worker.errors import NotExecuted, Reject, ServiceUnavailable
 from worker.rules.claims import Blocks, Ending, Kind, State, after
 from worker.rules.context import Context, Effect, Transaction
+from worker.rules.handlers import Handler
 from worker.rules.identity import effect_key
-from worker.rules.results import ContentType, Result, encode, rejected
+from worker.rules.results import NOTHING, ContentType, Result, encode, rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +74,35 @@ class Caller:
 
     async def call(self, item: Item) -> Ended:
         """Run the item's handler to its real end. Never raises; a cancel is an end like any other."""
-        handler = item.route.handler
-        blocks = Blocks()
+        route = item.route
+        blocks: Blocks | None = None
         effect: Effect | None = None
         try:
-            if handler.kind is Kind.TRANSACTIONAL:
+            if route.transactional:
                 return await self._in_transaction(item)
-            if handler.declares_effect:
-                effect = Effect(blocks, handler.not_executed, functools.partial(self._covers, item.fence))
-            elif handler.kind is Kind.EXTERNAL:
-                blocks.entered = 1
+            if route.declares_effect:
+                blocks = Blocks()
+                may_start = functools.partial(self._covers, item.fence)
+                effect = Effect(blocks, route.handler.not_executed, may_start)
             value = await self._run(item, effect, None)
         except Reject as reject:
             return rejected(_text(reject), str(getattr(reject, "code", "rejected")))
-        except handler.not_executed as error:
-            refused = effect is not None and effect.refused and blocks.entered == 0
-            if refused or isinstance(error, _TooLate):
-                return Unfinished(State.FAILED_RETRYABLE, "the lease was not safe", counts=False)
-            if effect is None and handler.kind is Kind.EXTERNAL:
-                blocks.proven = 1
-            return Unfinished(after(handler.kind, Ending.NOT_EXECUTED, blocks), describe(error))
         except BaseException as error:
-            return Unfinished(after(handler.kind, Ending.FAILED, blocks), describe(error))
+            refused = effect is not None and effect.refused
+            return _unfinished(error, route.handler, blocks, refused=refused)
         return self._result(item, value)
 
-    async def _run(self, item: Item, effect: Effect | None, transaction: Transaction | None) -> Any:
+    def _run(self, item: Item, effect: Effect | None, transaction: Transaction | None) -> Awaitable[Any]:
         handler = item.route.handler
-        arguments: list[Any] = [item.message]
+        arguments = [item.message]
         for wanted in handler.injected:
             if wanted is Context:
                 arguments.append(self.context(item))
             else:
                 arguments.append(effect if wanted is Effect else transaction)
         if handler.is_async:
-            return await handler.function(*arguments)
-        return await self._in_thread(functools.partial(self._begin, item, arguments))
+            return handler.function(*arguments)  # type: ignore[no-any-return]
+        return self._in_thread(functools.partial(self._begin, item, arguments))
 
     def _begin(self, item: Item, arguments: list[Any]) -> Any:
         """In the thread, when it is free at last: the lease is asked again, and only now the handler's time begins."""
@@ -141,7 +136,7 @@ class Caller:
         return Superseded() if result is None else Committed(result)
 
     def _result(self, item: Item, value: Any) -> Result:
-        result = encode(value, self._limit)
+        result = NOTHING if value is None else encode(value, self._limit)
         match item.route.handler.scope.results:
             case "bytes":
                 return result
@@ -170,6 +165,20 @@ class Caller:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _unfinished(error: BaseException, handler: Handler, blocks: Blocks | None, *, refused: bool) -> Unfinished:
+    """What an exception means: the blocks that were entered, and how they were left, are the witness."""
+    proof = isinstance(error, handler.not_executed)
+    if blocks is None:
+        # Without blocks of its own an external handler is one whole block.
+        whole = int(handler.kind is Kind.EXTERNAL)
+        blocks = Blocks(entered=whole, proven=whole if proof else 0)
+    if not proof:
+        return Unfinished(after(handler.kind, Ending.FAILED, blocks), describe(error))
+    if (refused and blocks.entered == 0) or isinstance(error, _TooLate):
+        return Unfinished(State.FAILED_RETRYABLE, "the lease was not safe", counts=False)
+    return Unfinished(after(handler.kind, Ending.NOT_EXECUTED, blocks), describe(error))
 
 
 def describe(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """Claiming: which keys are offered when, and what the answers mean."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from worker.engine.batches import Batches
@@ -9,7 +9,7 @@ from worker.engine.items import Item, Stage
 from worker.engine.ports import Claims, Filter
 from worker.engine.tasks import Tasks
 from worker.engine.waiting import Waiting
-from worker.rules.claims import State
+from worker.rules.document import Document
 from worker.rules.entries import Answer, Row, Won, answer
 from worker.rules.fingerprint import FORMAT
 from worker.rules.reasons import Reason
@@ -17,6 +17,8 @@ from worker.rules.reasons import Reason
 # Shares of duplicates from which asking the filter, and looking up before claiming, pay.
 _SOME = 0.1
 _MOSTLY = 0.5
+# Parts of the window that are claimed, run and completed at the same time.
+_SHARES = 3
 
 
 class Owner(Protocol):
@@ -26,6 +28,8 @@ class Owner(Protocol):
     def closed(self) -> bool: ...
     def holds(self, item: Item) -> bool: ...
     def won(self, item: Item) -> None: ...
+    def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None: ...
+    def replayed(self, answered: Sequence[tuple[Item, Row]]) -> None: ...
     def end(self, item: Item) -> None: ...
     def give_back(self, item: Item) -> None: ...
 
@@ -53,6 +57,7 @@ class Claimer:
         self._finisher = finisher
         self._owner = owner
         self._in_flight = in_flight
+        self._share = max(1, in_flight // _SHARES)
         self._hold = hold
         self._crash_cap = crash_cap
         self._clock = clock
@@ -125,6 +130,19 @@ class Claimer:
                 self.judge_again(waiter)
         self._offers.kick()
 
+    def all_over(self, items: Sequence[Item]) -> None:
+        """The claims of these have ended for good."""
+        holders = self._holders
+        for item in items:
+            if holders.get(item.id) is item:
+                del holders[item.id]
+        self.open -= len(items)
+        if self._behind:
+            for item in items:
+                for waiter in self._behind.pop(item.id, ()):
+                    self.judge_again(waiter)
+        self._offers.kick()
+
     def judge(self, item: Item, row: Row | None) -> None:
         """Act on what the row says about an item that did not win its key."""
         if item.revoked:
@@ -156,7 +174,7 @@ class Claimer:
     def _answer(self, item: Item, row: Row) -> Answer:
         fingerprint = item.fingerprint
         if row.format != FORMAT:
-            fingerprint = item.route.fingerprint.digest_as(row.format, item.document)
+            fingerprint = item.route.fingerprint.digest_as(row.format, Document(item.record.value))
         return answer(row, fingerprint, item.plan, self._crash_cap)
 
     def tick(self) -> None:
@@ -171,7 +189,17 @@ class Claimer:
                         self._too_long(item)
 
     def _room(self) -> int:
-        return 0 if self._owner.closed else self._in_flight - self.open
+        """How many may be claimed at once now.
+
+        Never all that `in_flight` allows, so that claiming, running and completing overlap; and no crumbs while there
+        is about to be more room: a call for a few costs nearly as much as one for many.
+        """
+        if self._owner.closed:
+            return 0
+        room = self._in_flight - self.open
+        if room >= self._share:
+            return self._share
+        return 0 if room < self._finisher.completing and room < self._offers.ready else room
 
     def _reserve(self, count: int) -> None:
         self.open += count
@@ -188,8 +216,12 @@ class Claimer:
             return
         sent = self._clock()
         claimed = await self._claims.claim(batch, look_first=self._known > _MOSTLY)
+        if claimed.all_won:
+            self._learn((offered_now - len(batch)) / offered_now)
+            self._owner.won_all(batch, claimed.fence, sent)
+            return
         lost = offered_now - len(batch)
-        replayed = []
+        replayed: list[tuple[Item, Row]] = []
         # In the order of arrival, not of the ids: strands start in order.
         for item in batch:
             won = claimed.winner(item.id)
@@ -198,17 +230,30 @@ class Claimer:
                 continue
             lost += 1
             row = claimed.rows.get(item.id)
-            if row is not None and not item.revoked and self._answer(item, row) is Answer.DUE:
-                # It keeps the key in hand: those behind it would otherwise take it, find it due, and so on for ever.
-                self._again.add(item)
-                continue
+            if row is not None and not item.revoked:
+                match self._answer(item, row):
+                    case Answer.REPLAY:
+                        replayed.append((item, row))
+                        continue
+                    case Answer.DUE:
+                        # It keeps the key: those behind it would otherwise take it, find it due, and so on for ever.
+                        self._again.add(item)
+                        continue
             self.over(item)
             self.judge(item, row)
-            if row is not None and row.state is State.COMPLETED:
-                replayed.append(row)
-        self._known += (lost / offered_now - self._known) / 4
-        if replayed and self._filter is not None:
-            self._filter.remember(replayed)
+        self._learn(lost / offered_now)
+        if replayed:
+            self._replay(replayed)
+            if self._filter is not None:
+                self._filter.remember([row for _, row in replayed])
+
+    def _learn(self, share: float) -> None:
+        self._known += (share - self._known) / 4
+
+    def _replay(self, answered: Sequence[tuple[Item, Row]]) -> None:
+        """Duplicates of completed entries that were offered: answered, all at once."""
+        self.all_over([item for item, _ in answered])
+        self._owner.replayed(answered)
 
     async def _filtered(self, batch: list[Item]) -> list[Item]:
         """Answer duplicates the filter knows, and give the rest; not asked while duplicates are rare."""
@@ -217,16 +262,14 @@ class Claimer:
         rows = await self._filter.look_up({item.id: item.fingerprint for item in batch})
         if not rows:
             return batch
-        rest = []
-        for item in batch:
-            row = rows.get(item.id)
-            if row is None:
-                rest.append(item)
-                continue
-            self.over(item)
-            self.judge(item, row)
+        known = [(item, rows[item.id]) for item in batch if item.id in rows]
+        self._replay([(item, row) for item, row in known if not item.revoked])
+        for item, _ in known:
+            if item.revoked:
+                self.over(item)
+        rest = [item for item in batch if item.id not in rows]
         if not rest:
-            self._known += (1.0 - self._known) / 4
+            self._learn(1.0)
         return rest
 
     async def _look_back(self, batch: list[Item]) -> None:
@@ -257,12 +300,12 @@ class Claimer:
     def _hold_keys(self, offered: Iterable[Item]) -> list[Item]:
         """Items to claim now; those whose key is in another item's hands wait for that one."""
         batch = []
+        hold = self._holders.setdefault
         for item in offered:
-            if item.revoked:
+            if item.lane is not None and item.lane.revoked:
                 continue
-            holder = self._holders.get(item.id)
-            if holder is None:
-                self._holders[item.id] = item
+            holder = hold(item.id, item)
+            if holder is item:
                 batch.append(item)
                 continue
             item.stage = Stage.WAITING

@@ -10,14 +10,16 @@ from worker.engine.calling import Caller, Ended
 from worker.engine.holding import Holding
 from worker.engine.items import Item, Stage
 from worker.engine.ports import Lease, Notice
-from worker.engine.runners import Runners
+from worker.engine.runners import Runner, Runners
 from worker.engine.tasks import Tasks
 from worker.rules.lanes import Lane
+from worker.rules.results import Result
 
 # An entry that saw this many workers die runs alone from then on.
 _DANGEROUS = 2
 # How long after it was asked to stop a handler counts as overdue.
 _PATIENCE = 5.0
+_CLAIMED, _RUNNING = Stage.CLAIMED, Stage.RUNNING
 
 
 class Owner(Protocol):
@@ -56,7 +58,7 @@ class Execution:
         self._clock = clock
         self._notice = notice
         self._runners = Runners(self._run, tasks, limit=limit)
-        self._running: dict[Item, asyncio.Task[object]] = {}
+        self._running: dict[Item, Runner] = {}
         self._gated: list[Item] = []
         self._alone: Item | None = None
         self._alone_queued = False  # handed to a runner that has not begun yet
@@ -79,11 +81,28 @@ class Execution:
             self._owner.give_back(item)
         elif not self._covers(item.fence):
             self._uncovered(item)
-        elif route.handler.concurrency is not None and route.running >= route.handler.concurrency:
+        elif route.limit is None:
+            self._runners.start(item)
+        elif route.running >= route.limit:
             route.backlog.append(item)
         else:
             route.running += 1
             self._runners.start(item)
+
+    def start_all(self, items: Iterable[Item], fence: int) -> None:
+        """Start items whose keys were claimed just now, for the first time and under one fence."""
+        if self._alone is not None or not self._covers(fence):
+            for item in items:
+                self.start(item)
+            return
+        ready = []
+        for item in items:
+            route = item.route
+            if route.limit is None and not route.circuit.open:
+                ready.append(item)
+            else:
+                self.start(item)
+        self._runners.start_all(ready)
 
     def tick(self) -> None:
         """Called several times a second: deadlines pass, a lease becomes safe again."""
@@ -124,42 +143,45 @@ class Execution:
         else:
             self._gated.append(item)
 
-    async def _run(self, item: Item) -> None:
+    async def _run(self, item: Item, runner: Runner) -> None:
         """What a runner does with one item. Never raises."""
-        route = item.route
         if item is self._alone:
             self._alone_queued = False
-        if item.stage is Stage.CLAIMED and self._owner.stopping:
-            self._owner.give_back(item)
-        if item.stage is not Stage.CLAIMED or not self._covers(item.fence):
-            # Given back while it waited for a runner, or the lease has become unsafe since.
-            if item.stage is Stage.CLAIMED:
-                self._uncovered(item)
-            self._ran(item)
+        if item.stage is not _CLAIMED or self._owner.stopping or not self._covers(item.fence):
+            self._not_now(item)
             return
-        item.stage = Stage.RUNNING
+        route = item.route
+        item.stage = _RUNNING
         item.asked_at = 0.0
         # What first waits for a connection or a thread is given its time when it has one.
         item.deadline = math.inf if route.waits_first else self._clock() + route.timeout
-        task = asyncio.current_task()
-        assert task is not None
-        self._running[item] = task
+        self._running[item] = runner
         ended = await self._caller.call(item)
-        if task.cancelling():
-            await _forget_cancels(task)
+        if runner.cancelling():
+            await _forget_cancels(runner)
         del self._running[item]
-        self._holding.ended(item, ended)
+        if not route.circuit.calm or ended.__class__ is not Result:
+            self._holding.ended(item, ended)
         self._owner.ended(item, ended)
+        self._ran(item)
+
+    def _not_now(self, item: Item) -> None:
+        """Given back while it waited for a runner, or to be; or the lease has become unsafe since."""
+        if item.stage is _CLAIMED:
+            if self._owner.stopping:
+                self._owner.give_back(item)
+            else:
+                self._uncovered(item)
         self._ran(item)
 
     def _ran(self, item: Item) -> None:
         route = item.route
-        route.running -= 1
-        limit = route.handler.concurrency
-        while route.backlog and (limit is None or route.running < limit):
-            following = route.backlog.popleft()
-            if following.stage is Stage.CLAIMED:
-                self.start(following)
+        if route.limit is not None:
+            route.running -= 1
+            while route.backlog and route.running < route.limit:
+                following = route.backlog.popleft()
+                if following.stage is _CLAIMED:
+                    self.start(following)
         if self._alone is not None:
             self.start_alone()
 
@@ -188,14 +210,15 @@ class Execution:
             return
         elif self._covers(item.fence):
             self._alone_queued = True
-            item.route.running += 1
+            if item.route.limit is not None:
+                item.route.running += 1
             self._runners.start(item)
         else:
             self._alone = None
             self._uncovered(item)
 
 
-async def _forget_cancels(task: asyncio.Task[object]) -> None:
+async def _forget_cancels(task: Runner) -> None:
     """A cancel that a handler asked for, or got, and left pending must not hit the next message of this runner."""
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)

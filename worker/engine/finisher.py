@@ -12,17 +12,18 @@ from worker.engine.letters import Letters, cut
 from worker.engine.ports import Ledger, Notice, Publisher
 from worker.engine.routes import Route
 from worker.engine.tasks import Tasks
-from worker.rules.claims import Outcome, Status
+from worker.rules.claims import Outcome
 from worker.rules.entries import Row
 from worker.rules.outgoing import Outgoing, TooLarge
 from worker.rules.reasons import Reason
-from worker.rules.results import Result
-from worker.rules.writes import Done, Doubted, Failed, Parking, Place, Released
+from worker.rules.results import Result, outcome_of
+from worker.rules.writes import Doubted, Failed, Parking, Place, Released
 
 
 class Owner(Protocol):
     """Who moves items on after their outcome is durable."""
 
+    def completed(self, items: Sequence[Item]) -> None: ...
     def finish(self, item: Item, outcome: Outcome) -> None: ...
     def claim_over(self, item: Item, *, again: bool = False) -> None: ...
     def judge_again(self, item: Item) -> None: ...
@@ -73,7 +74,7 @@ class Finisher:
         self._now = now
         self._notice = notice
         self._chance = random.Random()
-        self._done: Batches[tuple[Item, Result]] = Batches("complete", self._complete, tasks, size=batch, calls=2)
+        self._done: Batches[Item] = Batches("complete", self._complete, tasks, size=batch, calls=2)
         self._failed: Batches[tuple[Item, str]] = Batches("fail", self._fail, tasks, size=batch, calls=1)
         self._doubted: Batches[tuple[Item, str]] = Batches("doubt", self._doubt, tasks, size=batch, calls=1)
         self._released: Batches[Item] = Batches("release", self._release, tasks, size=batch, calls=1)
@@ -94,8 +95,14 @@ class Finisher:
     def busy(self) -> int:
         return sum(len(batches) for batches in self._all)
 
+    @property
+    def completing(self) -> int:
+        """How many claims are about to be over."""
+        return len(self._done)
+
     def complete(self, item: Item, result: Result) -> None:
-        self._done.add((item, result))
+        item.result = result
+        self._done.add(item)
 
     def fail(self, item: Item, error: str) -> None:
         self._failed.add((item, error))
@@ -119,23 +126,17 @@ class Finisher:
         self._unparked.add(item.parked)
 
     def replay(self, item: Item, row: Row) -> None:
-        """Answer a duplicate from the stored result; without anyone to answer it is finished at once."""
+        """Answer a duplicate from the stored result."""
         assert row.result is not None
         self.answer(item, row.result, fence=row.fence, replayed=True)
 
     def answer(self, item: Item, result: Result, *, fence: int, replayed: bool) -> None:
-        """Publish a stored result where its handler says so, then finish."""
+        """Publish a stored result where its handler says so, then finish; at once when there is nobody to tell."""
         handler = item.route.handler
-        outcome = Outcome.REPLAYED
-        if not replayed:
-            outcome = Outcome.REJECTED if result.status is Status.REJECTED else Outcome.EXECUTED
-        if handler.result_topic is None and not handler.scope.reply_to:
-            self._owner.finish(item, outcome)
-            return
         outgoing = [self._letters.result_reply(item, result, fence=fence, replayed=replayed)]
         if handler.result_topic is not None:
             outgoing.append(self._letters.result(handler.result_topic, item, result, fence=fence, replayed=replayed))
-        self._send(item, outgoing, outcome)
+        self._send(item, outgoing, Outcome.REPLAYED if replayed else outcome_of(result))
 
     def dead_letter(self, item: Item, reason: Reason, detail: str, row: Row | None = None) -> None:
         outcome = Outcome.MISUSE if reason == "misuse" else Outcome.DEAD_LETTERED
@@ -151,27 +152,23 @@ class Finisher:
         else:
             self._owner.finish(item, outcome)
 
-    async def _complete(self, batch: list[tuple[Item, Result]]) -> None:
+    async def _complete(self, batch: list[Item]) -> None:
         now = self._now()
-        done = [Done(i.id, i.fence, r, i.plan.ttl) for i, r in batch if now - i.claimed_at < i.plan.ttl / 3]
-        late = [Done(i.id, i.fence, r, i.plan.ttl) for i, r in batch if now - i.claimed_at >= i.plan.ttl / 3]
+        done = [item for item in batch if now - item.claimed_at < item.plan.ttl / 3]
+        late = [] if len(done) == len(batch) else [item for item in batch if item not in done]
         if done:
             undecided = await self._ledger.finals.complete(done)
             if undecided:
-                late += [d for d in done if d.id in undecided]
+                late += [item for item in done if item.id in undecided]
         refused: set[bytes] = set()
         if late:
             refused = await self._ledger.finals.complete_late(late)
             self._notice("late_results", accepted=len(late) - len(refused), refused=len(refused))
-        for item, result in batch:
-            self._owner.claim_over(item, again=item.id in refused)
-            if item.id in refused:
-                # Another decision stands in the row, and the effect may have happened twice: kept in its history.
-                self._notice(
-                    "result_refused", operation=item.route.name, fence=item.fence, alert="possible double effect"
-                )
-            else:
-                self.answer(item, result, fence=item.fence, replayed=False)
+        for item in [item for item in batch if item.id in refused] if refused else ():
+            # Another decision stands in the row, and the effect may have happened twice: kept in its history.
+            self._notice("result_refused", operation=item.route.name, fence=item.fence, alert="possible double effect")
+            self._owner.claim_over(item, again=True)
+        self._owner.completed([item for item in batch if item.id not in refused] if refused else batch)
 
     async def _fail(self, batch: list[tuple[Item, str]]) -> None:
         delays = [i.route.handler.retries.delay(i.attempts + 1, self._chance).total_seconds() for i, _ in batch]

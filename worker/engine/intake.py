@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from worker.engine.items import Item
 from worker.engine.routes import Route
 from worker.rules.document import Document
-from worker.rules.fingerprint import FORMAT
+from worker.rules.keys import KeyRule
 from worker.rules.reasons import Refused
 from worker.rules.record import Record
 
@@ -29,45 +29,43 @@ class Intake:
         for route in routes:
             for topic in route.handler.topics:
                 self._by_topic.setdefault(topic, []).append(route)
+        self._only = {t: r[0] for t, r in self._by_topic.items() if len(r) == 1 and r[0].handler.when is None}
         self.by_operation: Mapping[int, Route] = {route.plan.operation: route for route in routes}
 
     def read(self, item: Item) -> None:
         """Fill in the item's route, message, identity and fingerprint; raises `Refused` with the reason."""
         record = item.record
-        item.document = document = Document(record.value)
-        item.route = route = self._route(record, document)
-        item.message = _decode(route, record, document)
-        handler = route.handler
-        tenant = None
-        if handler.tenant is not None:
-            tenant = handler.tenant.read(record, document)
-            if tenant is None:
-                raise Refused("missing_tenant", f"{handler.tenant.describe()} found nothing")
-        key = handler.key.read(record, document)
+        topic, value = record.topic, record.value
+        document = Document(value)
+        item.route = route = self._only.get(topic) or self._route(record, document)
+        if route.validate is None or value is None:
+            item.message = _decode(route, record, document)
+        else:
+            try:
+                item.message = route.validate(value)
+            except ValidationError as error:
+                raise _refusal(error) from None
+        tenant = None if route.tenant is None else _tenant(route.tenant, record, document)
+        key = route.key.read(record, document)
         fingerprint = route.fingerprint.digest(document)
         if key is None:
             key = _without_key(route, document, fingerprint)
         if route.policy is not None:
             route.policy.check(key)
         item.key = key
-        item.tenant = tenant
         item.fingerprint = fingerprint
         item.id = route.identity.entry_id(tenant, key)
         item.plan = route.plan
-        item.format = FORMAT
-        item.topic_number = route.topic_numbers.get(record.topic)
-        if route.validate is not None:
-            document.drop()
-        if route.private:
-            item.stored_key = item.stored_tenant = None
-        else:
+        item.partition = record.partition
+        item.topic_number = route.topic_numbers.get(topic)
+        if tenant is not None:
+            item.tenant = tenant
+        if not route.private:
             item.stored_key = key
             item.stored_tenant = tenant
 
     def _route(self, record: Record, document: Document) -> Route:
         routes = self._by_topic.get(record.topic, ())
-        if len(routes) == 1 and routes[0].handler.when is None:
-            return routes[0]
         fitting = [r for r in routes if r.handler.when is None or r.handler.when.holds(record, document)]
         if len(fitting) == 1:
             return fitting[0]
@@ -77,23 +75,23 @@ class Intake:
 
 def _decode(route: Route, record: Record, document: Document) -> object:
     handler = route.handler
-    value = record.value
-    if value is None and not handler.takes_null:
+    if record.value is None and not handler.takes_null:
         raise Refused("invalid_payload", "the record has no value")
-    if route.validate is not None:
-        assert value is not None
-        try:
-            return route.validate(value)
-        except ValidationError as error:
-            raise _refusal(error) from None
     match handler.payload:
         case "record":
             return record
         case "bytes":
-            return value
+            return record.value
     if not isinstance(document.json, dict):
         raise Refused("invalid_payload", f"the payload is {type(document.json).__name__}, not an object")
     return document.json
+
+
+def _tenant(rule: KeyRule, record: Record, document: Document) -> bytes:
+    tenant = rule.read(record, document)
+    if tenant is None:
+        raise Refused("missing_tenant", f"{rule.describe()} found nothing")
+    return tenant
 
 
 def _refusal(error: ValidationError) -> Refused:

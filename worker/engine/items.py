@@ -5,10 +5,11 @@ from enum import IntEnum
 from typing import Any
 
 from worker.engine.routes import Route
-from worker.rules.document import Document
 from worker.rules.entries import Plan
+from worker.rules.fingerprint import FORMAT
 from worker.rules.lanes import Lane
 from worker.rules.record import Record
+from worker.rules.results import Result
 from worker.rules.writes import Place
 
 
@@ -24,79 +25,50 @@ class Stage(IntEnum):
 
 
 class Item:
-    """One record in flight."""
+    """One record in flight. Most that can be said of one is the same for nearly all: those are the class's defaults."""
 
-    __slots__ = (
-        "ahead",
-        "asked_at",
-        "attempts",
-        "claimed_at",
-        "crashes",
-        "deadline",
-        "document",
-        "failed_at",
-        "fence",
-        "fingerprint",
-        "finished",
-        "format",
-        "id",
-        "key",
-        "lane",
-        "message",
-        "next",
-        "offset",
-        "out_of_order",
-        "parked",
-        "parked_for",
-        "partition",
-        "plan",
-        "record",
-        "route",
-        "size",
-        "stage",
-        "stored_key",
-        "stored_tenant",
-        "strand",
-        "tenant",
-        "topic_number",
-        "waiting_since",
-    )
+    stage = Stage.LINED_UP
+    finished = False
+    fence = 0
+    attempts = 0
+    crashes = 0
+    failed_at: datetime | None = None
+    ahead: "Item | None" = None
+    next: "Item | None" = None
+    strand: Any = None
+    asked_at = 0.0
+    deadline = 0.0
+    claimed_at = 0.0
+    waiting_since = 0.0
+    out_of_order = False
+    parked: Place | None = None
+    parked_for: str | None = None  # why it was, if this record comes from the parking lot
+
+    # Set by the intake once the record is routed and its key is known.
+    route: Route = None  # type: ignore[assignment]
+    plan: Plan
+    message: Any
+    id: bytes
+    key: bytes
+    tenant: bytes | None = None
+    fingerprint: bytes | None
+    partition: int
+    topic_number: int | None
+    stored_tenant: bytes | None = None
+    stored_key: bytes | None = None
+    format = FORMAT
+
+    result: Result  # set when its handler has ended with one
 
     def __init__(self, record: Record, lane: Lane | None, size: int) -> None:
         self.record = record
         self.lane = lane
         self.offset = record.offset
-        self.partition = record.partition
         self.size = size
-        self.finished = False
-        self.stage = Stage.LINED_UP
-        self.fence = 0
-        self.attempts = 0
-        self.crashes = 0
-        self.failed_at: datetime | None = None
-        self.ahead: Item | None = None
-        self.next: Item | None = None
-        self.strand: Any = None
-        self.asked_at = 0.0
-        self.deadline = 0.0
-        self.claimed_at = 0.0
-        self.waiting_since = 0.0
-        self.out_of_order = False
-        self.parked: Place | None = None
-        self.parked_for: str | None = None  # why it was, if this record comes from the parking lot
-        # Set by the intake once the record is routed and its key is known.
-        self.route: Route = None  # type: ignore[assignment]
-        self.document: Document
-        self.message: Any
-        self.id: bytes
-        self.key: bytes
-        self.tenant: bytes | None
-        self.fingerprint: bytes | None
-        self.plan: Plan
-        self.topic_number: int | None
-        self.stored_tenant: bytes | None
-        self.stored_key: bytes | None
-        self.format: int
+
+    @property
+    def ttl(self) -> float:
+        return self.plan.ttl
 
     @property
     def first(self) -> bool:
@@ -118,4 +90,4 @@ class Item:
 
     def forget(self) -> None:
         """Let go of what a finished item behind a gap no longer needs: only its offset counts now."""
-        self.record = self.document = self.message = None  # type: ignore[assignment]
+        self.record = self.message = self.result = None  # type: ignore[assignment]

@@ -17,12 +17,16 @@ from worker.engine.ports import Ledger, Notice, Publisher
 from worker.engine.routes import Route
 from worker.engine.strands import Strands
 from worker.engine.tasks import Tasks
-from worker.rules.claims import Outcome, State
+from worker.rules.claims import Outcome, State, Status
+from worker.rules.entries import Row
 from worker.rules.lanes import Lane
 from worker.rules.reasons import Refused
 from worker.rules.record import Record
 from worker.rules.results import Result
 from worker.rules.writes import Parked, Place
+
+_CLAIMED, _ENDED = Stage.CLAIMED, Stage.ENDED
+_REJECTED = Status.REJECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +169,34 @@ class Pipeline:
             if following is not None and following.stage is Stage.LINED_UP:
                 self._claimer.judge_again(following)
 
+    def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None:
+        """The keys of these are claimed, for the first time; each that stands alone in its strand starts at once."""
+        alone = []
+        for item in items:
+            item.fence = fence
+            item.claimed_at = sent
+            item.stage = _CLAIMED
+            if item.ahead is None and item.next is None and not item.revoked and not self.stopping:
+                alone.append(item)
+            else:
+                self.won(item)
+        self._execution.start_all(alone, fence)
+
     def unstarted(self) -> list[Item]:
         """Items that hold a claim and have not started."""
         return self._claimer.unstarted()
 
     def ended(self, item: Item, ended: Ended) -> None:
         """A handler has really ended; how decides."""
+        if ended.__class__ is Result:
+            self.end(item)
+            self._finisher.complete(item, ended)
+            return
         match ended:
-            case Result():
-                self.end(item)
-                self._finisher.complete(item, ended)
             case Committed():
                 self.end(item)
-                self._claimer.over(item)
-                self._finisher.answer(item, ended.result, fence=item.fence, replayed=False)
+                item.result = ended.result
+                self.completed((item,))
             case Unfinished(State.FAILED_RETRYABLE, error, True):
                 self._finisher.fail(item, error)
             case Unfinished(State.FAILED_RETRYABLE, _, False):
@@ -190,7 +208,7 @@ class Pipeline:
 
     def end(self, item: Item) -> None:
         """The item's outcome is decided: the next of its strand may move."""
-        item.stage = Stage.ENDED
+        item.stage = _ENDED
         if item.route.trial is not None:
             self._holding.passed(item)
         if item.strand is None:
@@ -216,27 +234,58 @@ class Pipeline:
         """The row decides what the item is now."""
         self._claimer.judge_again(item)
 
+    def completed(self, items: Sequence[Item]) -> None:
+        """The results of these are stored, and their claims are over; then whoever asked is told."""
+        self._claimer.all_over(items)
+        if self._execution.guarded:
+            self._execution.start_alone()
+        silent = [item for item in items if item.route.silent]
+        rejected = [item for item in silent if item.result.status is _REJECTED]
+        if rejected:
+            silent = [item for item in silent if item.result.status is not _REJECTED]
+            self.finish_all(rejected, Outcome.REJECTED)
+        self.finish_all(silent, Outcome.EXECUTED)
+        if len(silent) + len(rejected) < len(items):
+            for item in items:
+                if not item.route.silent:
+                    self._finisher.answer(item, item.result, fence=item.fence, replayed=False)
+
+    def replayed(self, answered: Sequence[tuple[Item, Row]]) -> None:
+        """These are duplicates of completed entries: whoever asked is told what is stored."""
+        for item, _ in answered:
+            self.end(item)
+        self.finish_all([item for item, _ in answered if item.route.silent], Outcome.REPLAYED)
+        for item, row in answered:
+            if not item.route.silent:
+                self._finisher.replay(item, row)
+
     def finish(self, item: Item, outcome: Outcome) -> None:
         """The outcome is durable: the watermark may pass the record."""
-        self._count(item, outcome)
-        item.finished = True
-        lane = item.lane
-        if lane is not None:
-            lane.unfinished -= 1
-            lane.bytes -= item.size
-            item.forget()
-            self.room.set()
-        elif item.parked is not None:
-            self._parked.discard(item.parked)
-            if outcome is not Outcome.PARKED:
-                self._finisher.unpark(item)
+        self.finish_all((item,), outcome)
 
-    def _count(self, item: Item, outcome: Outcome) -> None:
-        route: Route | None = item.route
-        if route is None:
-            self.refused[item.record.topic] += 1
-        else:
-            route.outcomes[outcome] = route.outcomes.get(outcome, 0) + 1
+    def finish_all(self, items: Sequence[Item], outcome: Outcome) -> None:
+        """The outcome of these is durable: the watermark may pass their records."""
+        self._count(items, outcome)
+        for item in items:
+            item.finished = True
+            lane = item.lane
+            if lane is not None:
+                lane.unfinished -= 1
+                lane.bytes -= item.size
+                item.forget()
+            elif item.parked is not None:
+                self._parked.discard(item.parked)
+                if outcome is not Outcome.PARKED:
+                    self._finisher.unpark(item)
+        self.room.set()
+
+    def _count(self, items: Sequence[Item], outcome: Outcome) -> None:
+        routes: Counter[Route | None] = Counter([item.route for item in items])
+        for route, count in routes.items():
+            if route is not None:
+                route.outcomes[outcome] = route.outcomes.get(outcome, 0) + count
+        if None in routes:
+            self.refused.update(item.record.topic for item in items if item.route is None)
 
     def tick(self) -> None:
         """Called several times a second: time has passed."""

@@ -12,7 +12,7 @@ from worker.rules.entries import Plan
 from worker.rules.fingerprint import FingerprintRule
 from worker.rules.handlers import Handler
 from worker.rules.identity import FORMAT, Identity
-from worker.rules.keys import KeyPolicy, Preset
+from worker.rules.keys import KeyPolicy, KeyRule, Preset
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +21,8 @@ class Route:
 
     handler: Handler
     plan: Plan
+    key: KeyRule
+    tenant: KeyRule | None
     identity: Identity
     fingerprint: FingerprintRule
     policy: KeyPolicy | None
@@ -28,7 +30,11 @@ class Route:
     validate: Callable[[bytes], Any] | None
     timeout: float
     private: bool
+    transactional: bool
+    declares_effect: bool
     waits_first: bool
+    silent: bool  # nobody is told its results
+    limit: int | None = None  # of its handlers that run at once
     running: int = 0
     outcomes: dict[Outcome, int] = field(default_factory=dict)
     backlog: deque[Any] = field(default_factory=deque)
@@ -79,9 +85,12 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
         rule = FingerprintRule(mode=rule.mode, include=rule.include, exclude=rule.exclude, secret=secret)
     strict = scope.key_min_length > 1 or scope.key_pattern is not None
     model = handler.model
+    transactional = handler.kind is Kind.TRANSACTIONAL
     return Route(
         handler=handler,
         plan=Plan(operation, handler.kind, scope.lifetime.total_seconds(), handler.retries.attempts),
+        key=handler.key,
+        tenant=handler.tenant,
         identity=Identity(scope=scope.name, operation=handler.operation, secret=secret),
         fingerprint=rule,
         policy=KeyPolicy(scope.key_min_length, scope.key_pattern) if strict else None,
@@ -90,5 +99,9 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
         timeout=handler.timeout.total_seconds(),
         circuit=Circuit(handler.timeout.total_seconds()),
         private=scope.private_keys,
-        waits_first=handler.kind is Kind.TRANSACTIONAL or not handler.is_async,
+        transactional=transactional,
+        declares_effect=handler.declares_effect,
+        waits_first=transactional or not handler.is_async,
+        limit=handler.concurrency,
+        silent=handler.result_topic is None and not scope.reply_to,
     )

@@ -7,16 +7,20 @@ runner in one go, handlers that wait spread over as many runners as are needed.
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from worker.engine.items import Item
 from worker.engine.tasks import Tasks
+
+Runner = asyncio.Task[Any]
+Call = Callable[[Item, Runner], Awaitable[None]]
 
 
 class Runners:
     """At most `limit` handlers at once."""
 
-    def __init__(self, call: Callable[[Item], Awaitable[None]], tasks: Tasks, *, limit: int) -> None:
+    def __init__(self, call: Call, tasks: Tasks, *, limit: int) -> None:
         self._call = call
         self._tasks = tasks
         self._limit = limit
@@ -33,11 +37,11 @@ class Runners:
         if not self._waking:
             self._wake()
 
-    def withdraw(self) -> list[Item]:
-        """Take back everything that was not started yet."""
-        ready = list(self._ready)
-        self._ready.clear()
-        return ready
+    def start_all(self, items: Iterable[Item]) -> None:
+        """Run each of these as soon as a runner is free."""
+        self._ready.extend(items)
+        if self._ready and not self._waking:
+            self._wake()
 
     def _wake(self) -> None:
         if self._idle:
@@ -49,14 +53,16 @@ class Runners:
             self._context.copy().run(self._tasks.spawn, self._run(), "runner")
 
     async def _run(self) -> None:
-        ready = self._ready
+        ready, call = self._ready, self._call
+        runner = asyncio.current_task()
+        assert runner is not None
         while True:
             self._waking = False
             while ready:
                 item = ready.popleft()
                 if ready and not self._waking:
                     self._wake()
-                await self._call(item)
+                await call(item, runner)
                 if self._dirty():
                     # The handler left values in context variables: the next message must not see them.
                     self._count -= 1
@@ -71,4 +77,4 @@ class Runners:
         now: contextvars.Context = contextvars.copy_context()
         if len(now) != len(self._clean):
             return True
-        return any(now.get(variable) is not value for variable, value in self._clean)
+        return bool(self._clean) and any(now.get(variable) is not value for variable, value in self._clean)

@@ -4,29 +4,37 @@ Only the first item of a strand and, once that has its claim, the second may be 
 round trip, and few enough that a crash leaves little in doubt.
 """
 
-from typing import Any
+from collections import defaultdict
+from typing import Any, Final
 
 from worker.engine.items import Item, Stage
 from worker.rules.lanes import Lane
 
+# The one strand of a lane whose order is that of the partition; no Kafka key is equal to it.
+_PARTITION: Final = object()
+
 
 class Strands:
-    """The lines of items that must start in order. A strand is known by its last item; each item knows the next."""
+    """The lines of items that must start in order. A strand is known by its last item; each item knows the next.
+
+    Lanes are never mixed.
+    """
 
     def __init__(self) -> None:
-        self._last: dict[Any, Item] = {}
+        self._last: defaultdict[Lane, dict[Any, Item]] = defaultdict(dict)
 
     def enter(self, item: Item) -> bool:
         """Line an item up; True when it may be claimed now."""
         strand = strand_of(item)
         if strand is None:
             return True
+        assert item.lane is not None
         item.strand = strand
-        last = self._last.get(strand)
-        self._last[strand] = item
-        if last is None:
+        strands = self._last[item.lane]
+        last = strands.setdefault(strand, item)
+        if last is item:
             return True
-        last.next = item
+        strands[strand] = last.next = item
         item.ahead = last
         return item.may_claim
 
@@ -38,13 +46,14 @@ class Strands:
         strand = item.strand
         if strand is None or item.ahead is not None:
             return ()
+        assert item.lane is not None
         following = item.next
         item.next = item.strand = None
         while following is not None and following.stage is Stage.ENDED:
             gone, following = following, following.next
             gone.next = gone.strand = gone.ahead = None
         if following is None:
-            del self._last[strand]
+            del self._last[item.lane][strand]
             return ()
         following.ahead = None
         second = following.next
@@ -52,18 +61,14 @@ class Strands:
 
     def forget(self, lane: Lane) -> None:
         """Drop the strands of a lane that was revoked: nothing of it starts any more."""
-        for strand in [strand for strand, last in self._last.items() if last.lane is lane]:
-            del self._last[strand]
+        self._last.pop(lane, None)
         for item in lane.watermark:
             item.next = item.strand = item.ahead = None
 
 
 def strand_of(item: Item) -> Any:
-    """What keeps order among items: their Kafka key, their partition, or nothing. Lanes are never mixed."""
+    """What keeps order among items of a lane: their Kafka key, their partition, or nothing."""
     order = item.route.handler.order
     if order == "none" or item.lane is None:
         return None
-    if order == "partition":
-        return id(item.lane)
-    key = item.record.key
-    return None if key is None else (id(item.lane), key)
+    return item.record.key if order == "key" else _PARTITION

@@ -14,7 +14,7 @@ from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.portions import portions
 from worker.rules.results import Result
-from worker.rules.writes import Done, Doubted, Failed, Released
+from worker.rules.writes import Completion, Doubted, Failed, Released
 
 Notice = Callable[..., None]
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Finals:
         self._first_probe = first_probe
         self._notice = notice
 
-    async def complete(self, done: Sequence[Done]) -> set[bytes]:
+    async def complete(self, done: Sequence[Completion]) -> set[bytes]:
         """Store the results of claims we still hold; hand the ids that come back to `complete_late`.
 
         Those were settled meanwhile, or stored already by a try whose answer was lost.
@@ -51,7 +51,7 @@ class Finals:
             undecided |= await self._complete(portion)
         return undecided
 
-    async def _complete(self, done: Sequence[Done]) -> set[bytes]:
+    async def _complete(self, done: Sequence[Completion]) -> set[bytes]:
         arguments = result_columns(done)
         rows = await self._repeat(lambda line: line.fetch(self._queries["complete"], *arguments))
         if len(rows) == len(done):
@@ -61,7 +61,7 @@ class Finals:
         self._fences.closed(d.fence for d in done if d.id in stored)
         return {d.id for d in done} - stored
 
-    async def complete_late(self, done: Sequence[Done]) -> set[bytes]:
+    async def complete_late(self, done: Sequence[Completion]) -> set[bytes]:
         """Store results of claims that were settled meanwhile; the ids that come back must be judged by their rows.
 
         A result refused by fence is kept in the entry's history: the effect may have happened twice. One that the row
@@ -72,7 +72,7 @@ class Finals:
             refused |= await self._complete_late(portion)
         return refused
 
-    async def _complete_late(self, done: Sequence[Done]) -> set[bytes]:
+    async def _complete_late(self, done: Sequence[Completion]) -> set[bytes]:
         arguments = (*result_columns(done), [d.ttl for d in done])
 
         async def call(line: Line) -> set[bytes]:
@@ -86,7 +86,7 @@ class Finals:
         self._fences.closed(d.fence for d in done)
         return refused
 
-    async def _refuse(self, tx: Connection, done: Sequence[Done]) -> set[bytes]:
+    async def _refuse(self, tx: Connection, done: Sequence[Completion]) -> set[bytes]:
         """Of results not stored just now, those that the row does not hold either; foreign ones go to the history."""
         if not done:
             return set()
@@ -200,11 +200,11 @@ async def write_doubts(
         await tx.execute(queries["write_doubts"], ids, operations, fences, lease, first_probe)
 
 
-def _size(done: Done) -> int:
+def _size(done: Completion) -> int:
     return len(done.result.body or b"")
 
 
-def result_columns(done: Sequence[Done]) -> tuple[list[Any], ...]:
+def result_columns(done: Sequence[Completion]) -> tuple[list[Any], ...]:
     """The parameters of a completion, as columns."""
     results = [d.result for d in done]
     return (

@@ -11,7 +11,7 @@ _LONGEST_PAUSE = 60.0
 class Circuit:
     """Closed while things go well; open after too many equal failures; half-open lets one through at a time."""
 
-    __slots__ = ("_last", "_longest_run", "_pause", "_trying", "_until", "open")
+    __slots__ = ("_last", "_longest_run", "_pause", "_trying", "_until", "calm", "open")
 
     def __init__(self, longest_run: float = 0.0) -> None:
         self._last: deque[str | None] = deque(maxlen=_WINDOW)
@@ -20,6 +20,7 @@ class Circuit:
         self._until = 0.0
         self._trying = False
         self.open = False
+        self.calm = True  # nothing failed lately: a success need not be told
 
     def may_try(self, now: float) -> bool:
         """Let one execution through an open circuit when its time has come; the next only when that one is over."""
@@ -38,17 +39,20 @@ class Circuit:
     def ended(self, error: str | None, now: float) -> bool:
         """Note how an execution ended, by its class of error or None; True when the circuit opens or closes by it.
 
-        Success is not remembered while nothing failed: the path of a record that goes well costs one comparison.
+        Success is not remembered while nothing failed lately.
         """
         if error is None:
             if self.open:
                 self.open = self._trying = False
                 self._pause = _FIRST_PAUSE
-                self._last.clear()
+                self._forget()
                 return True
-            if self._last:
+            if not self.calm:
                 self._last.append(None)
+                if not any(self._last):
+                    self._forget()
             return False
+        self.calm = False
         self._last.append(error)
         if self.open:
             # Only the one that was let through says something new; the others had begun before it opened.
@@ -61,3 +65,7 @@ class Circuit:
         self.open = counts.most_common(1)[0][1] >= _FAILURES
         self._until = now + self._pause
         return self.open
+
+    def _forget(self) -> None:
+        self._last.clear()
+        self.calm = True

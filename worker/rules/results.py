@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from worker.rules.claims import Status
+from worker.rules.claims import Outcome, Status
 
 
 class ContentType(IntEnum):
@@ -43,6 +43,11 @@ class Result:
 
 
 NOTHING = Result(Status.OK, ContentType.NONE, None)
+
+
+def outcome_of(result: Result) -> Outcome:
+    """What became of the record whose handler gave this result."""
+    return Outcome.REJECTED if result.status is Status.REJECTED else Outcome.EXECUTED
 
 
 def encode(value: Any, limit: int) -> Result:

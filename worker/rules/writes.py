@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from worker.rules.entries import Row, Won
 from worker.rules.record import Record
@@ -26,9 +27,22 @@ class Claimed:
         return self.won.get(id_)
 
 
+class Completion(Protocol):
+    """A claim whose handler has returned or rejected."""
+
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def fence(self) -> int: ...
+    @property
+    def result(self) -> Result: ...
+    @property
+    def ttl(self) -> float: ...
+
+
 @dataclass(slots=True)
 class Done:
-    """A claim whose handler has returned or rejected."""
+    """A completion by itself."""
 
     id: bytes
     fence: int

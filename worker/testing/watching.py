@@ -1,7 +1,7 @@
 """The engine's own pipeline and caller, watched: outcomes, runs, errors and effects are noted, crash points kept."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,14 +31,20 @@ class WatchedPipeline(Pipeline):
         if not self._fate.strikes(item, "after_claim"):
             super().won(item)
 
-    def finish(self, item: Item, outcome: Outcome) -> None:
-        if self._fate.strikes(item, "before_commit"):
-            return
-        delivery = self._deliveries.of(item.record)
-        delivery.id = getattr(item, "id", None)
-        super().finish(item, outcome)
-        self._after()
-        delivery.decide(outcome)
+    def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None:
+        for item in items:
+            if not self._fate.strikes(item, "after_claim"):
+                super().won_all((item,), fence, sent)
+
+    def finish_all(self, items: Sequence[Item], outcome: Outcome) -> None:
+        for item in items:
+            if self._fate.strikes(item, "before_commit"):
+                return
+            delivery = self._deliveries.of(item.record)
+            delivery.id = getattr(item, "id", None)
+            super().finish_all((item,), outcome)
+            self._after()
+            delivery.decide(outcome)
 
 
 class WatchedCaller(Caller):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from worker.ledger.fences import Fences
 from worker.rules.claims import State
 from worker.rules.results import Result
-from worker.rules.writes import Done, Doubted, Failed, Released
+from worker.rules.writes import Completion, Doubted, Failed, Released
 from worker.testing.memory.tables import Entry, Event, Tables, text
 
 
@@ -20,7 +20,7 @@ class MemoryFinals:
         self._lease = lease
         self._first_probe = first_probe
 
-    async def complete(self, done: Sequence[Done]) -> set[bytes]:
+    async def complete(self, done: Sequence[Completion]) -> set[bytes]:
         """Store the results of claims we still hold; hand the ids that come back to `complete_late`."""
         stored = []
         for one in done:
@@ -31,7 +31,7 @@ class MemoryFinals:
         await self._answered(stored)
         return {d.id for d in done} - {d.id for d in stored}
 
-    async def complete_late(self, done: Sequence[Done]) -> set[bytes]:
+    async def complete_late(self, done: Sequence[Completion]) -> set[bytes]:
         """Store results of claims that were settled meanwhile; the ids that come back must be judged by their rows.
 
         A result refused by fence is kept in the entry's history; one that the row holds already was stored before.
@@ -107,7 +107,7 @@ class MemoryFinals:
             self._tables.doubts.pop(id_, None)
         self._tables.wake_parked(ids)
 
-    async def _answered(self, claims: Sequence[Done | Failed | Released | Doubted]) -> None:
+    async def _answered(self, claims: Sequence[Completion | Failed | Released | Doubted]) -> None:
         await asyncio.sleep(0)
         self._fences.closed(c.fence for c in claims)
 
