@@ -95,7 +95,7 @@ async def test_a_claim_that_waits_for_another_loses_and_sees_its_row(
     mine, theirs = await open_ledger(), await open_ledger()
     await theirs.claims.claim(offers("warm"))
     text = theirs.queries["claim"].replace("$3::uuid[]", "ARRAY[encode($3::bytea, 'hex')::uuid]")
-    arguments = [[1], [1], [60.0], [1], [0], [0], [b"f"], [None], [b"k"], [1]]
+    arguments = [[1], [0], [b"f"], None, [b"k"], [1], [1], [60.0], [1], [0], [1]]
     async with holding(ledger_schema.url, text, theirs.session.id, 77, id_of("k"), *arguments) as holder:
         waiting = asyncio.create_task(mine.claims.claim(offers("k", "free")))
         await somebody_waits(ledger_schema.admin, holder)

@@ -73,7 +73,7 @@ async def claim_in_slow_motion(
     )
     connection = await asyncpg.connect(schema.url)
     text = text.replace("$3::uuid[]", "ARRAY[encode($3::bytea, 'hex')::uuid]")
-    arguments = [[1], [1], [60.0], [1], [0], [0], [b"f"], [None], [b"k"], [1]]
+    arguments = [[1], [0], [b"f"], None, [b"k"], [1], [1], [60.0], [1], [0], [1]]
     call = connection.fetch(text, ledger.session.id, 999_999, id_of("k"), *arguments)
     return connection, asyncio.create_task(call)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 from asyncpg.pgproto.pgproto import UUID
@@ -13,13 +13,19 @@ from worker.errors import ServiceUnavailable
 from worker.ledger.connect import Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.sessions import Session
-from worker.rules.claims import State
+from worker.rules.claims import State, Status
 from worker.rules.entries import Claimable, Row, Won
+from worker.rules.results import ContentType, Result
 from worker.rules.writes import Claimed
 
 Notice = Callable[..., None]
 _MOST_ATTEMPTS = 32_767  # what the column holds
 _by_id = attrgetter("id")
+_COMPLETED = State.COMPLETED.value
+_STATES = {state.value: state for state in State}
+_STATUSES = {status.value: status for status in Status}
+_CONTENT_TYPES = {kind.value: kind for kind in ContentType}
+T = TypeVar("T")
 
 
 class Claims:
@@ -176,21 +182,22 @@ class _Answer:
 
 
 def read_row(row: asyncpg.Record) -> Row:
-    completed = row["state"] == State.COMPLETED
+    id_, state, fence, fingerprint, format_, attempts, crashes, status, kind, body, code, due_in, failed_at, expires = (
+        row
+    )
+    result = Result(_STATUSES[status], _CONTENT_TYPES[kind or 0], body, code) if state == _COMPLETED else None
     return Row(
-        id=row["id"].bytes,
-        state=State(row["state"]),
-        fence=row["fence"],
-        fingerprint=row["fingerprint"],
-        format=row["format"],
-        attempts=row["attempts"],
-        crashes=row["crashes"],
-        result=Row.completed(row["result_status"], row["content_type"] or 0, row["result"], row["result_code"])
-        if completed
-        else None,
-        due_in=row["due_in"],
-        failed_at=row["failed_at"],
-        expires_at=row["expires_at"],
+        id_.bytes,
+        _STATES[state],
+        fence,
+        fingerprint,
+        format_,
+        attempts,
+        crashes,
+        result,
+        due_in,
+        failed_at,
+        expires,
     )
 
 
@@ -199,17 +206,33 @@ def backoff(attempt: int) -> float:
     return min(1.0, 0.05 * 2.0 ** min(attempt, 10))
 
 
-def _columns(offers: Sequence[Claimable]) -> tuple[list[Any], ...]:
-    plans = [o.plan for o in offers]
+def _columns(offers: Sequence[Claimable]) -> tuple[list[Any] | None, ...]:
+    """The parameters of a claim, as columns; what offers of one origin share is sent once."""
+    origins: dict[tuple[int, int | None, int, int], tuple[int, Claimable]] = {}
+    numbers = []
+    for offer in offers:
+        origin = (id(offer.plan), offer.topic_number, offer.partition, offer.format)
+        known = origins.get(origin)
+        if known is None:
+            known = origins[origin] = (len(origins) + 1, offer)
+        numbers.append(known[0])
+    tenants = [o.stored_tenant for o in offers]
+    firsts = [first for _, first in origins.values()]
     return (
-        [p.operation for p in plans],
-        [p.kind for p in plans],
-        [p.ttl for p in plans],
-        [o.topic_number for o in offers],
-        [o.partition for o in offers],
+        numbers,
         [o.offset for o in offers],
         [o.fingerprint for o in offers],
-        [o.stored_tenant for o in offers],
+        unless(tenants, None),
         [o.stored_key for o in offers],
-        [o.format for o in offers],
+        [o.plan.operation for o in firsts],
+        [o.plan.kind for o in firsts],
+        [o.plan.ttl for o in firsts],
+        [o.topic_number for o in firsts],
+        [o.partition for o in firsts],
+        [o.format for o in firsts],
     )
+
+
+def unless(column: list[T], usual: T) -> list[T] | None:
+    """The column, or None where every value is the usual one: unnest then fills it up with nulls."""
+    return None if column.count(usual) == len(column) else column

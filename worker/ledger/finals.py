@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from asyncpg.pgproto.pgproto import UUID
 
 from worker.errors import ServiceUnavailable
-from worker.ledger.claims import backoff, read_row
+from worker.ledger.claims import backoff, read_row, unless
 from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.portions import portions
-from worker.rules.results import Result
+from worker.rules.claims import Status
+from worker.rules.results import ContentType, Result
 from worker.rules.writes import Completion, Doubted, Failed, Released
 
 Notice = Callable[..., None]
@@ -55,7 +56,7 @@ class Finals:
         arguments = result_columns(done)
         rows = await self._repeat(lambda line: line.fetch(self._queries["complete"], *arguments))
         if len(rows) == len(done):
-            self._fences.closed(arguments[1])
+            self._fences.closed(d.fence for d in done)
             return set()
         stored = {r[0].bytes for r in rows}
         self._fences.closed(d.fence for d in done if d.id in stored)
@@ -204,16 +205,16 @@ def _size(done: Completion) -> int:
     return len(done.result.body or b"")
 
 
-def result_columns(done: Sequence[Completion]) -> tuple[list[Any], ...]:
+def result_columns(done: Sequence[Completion]) -> tuple[list[Any] | None, ...]:
     """The parameters of a completion, as columns."""
     results = [d.result for d in done]
     return (
         [UUID(d.id) for d in done],
         [d.fence for d in done],
-        [r.status for r in results],
-        [r.content_type for r in results],
-        [r.body for r in results],
-        [r.code if r.code is None else text(r.code) for r in results],
+        unless([r.status for r in results], Status.OK),
+        unless([r.content_type for r in results], ContentType.NONE),
+        unless([r.body for r in results], None),
+        unless([r.code if r.code is None else text(r.code) for r in results], None),
     )
 
 

@@ -42,15 +42,19 @@ def canonical(document: Document) -> bytes:
     return _write(document.json, double_text)
 
 
-def exact_canonical(value: Any) -> bytes:
-    """The canonical text with every number exact: RFC 8785 wherever a double's shortest form is the exact value."""
+def exact_canonical(value: Any, *, floats: bool = True) -> bytes:
+    """The canonical text with every number exact: RFC 8785 wherever a double's shortest form is the exact value.
+
+    Without `floats` the caller knows that there are none.
+    """
     if type(value) is float:
         return exact_text(value)
     try:
         text = orjson.dumps(value, _fragment, _SORTED)
-        shape = text.translate(_SHAPE)
-        if b".0," in shape or b"1e-" in shape:
-            text = orjson.dumps(_reprinted(value), _fragment, _SORTED)
+        if floats:
+            shape = text.translate(_SHAPE)
+            if b".0," in shape or b"1e-" in shape:
+                text = orjson.dumps(_reprinted(value), _fragment, _SORTED)
     except (orjson.JSONEncodeError, RecursionError):
         return _write(value, exact_text)
     if not text.isascii():

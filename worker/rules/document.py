@@ -17,9 +17,10 @@ _UNREAD: Final = object()
 # orjson's words for a legal number such as 1E400; other wording would make such payloads undecodable, and a test fail.
 _BEYOND_DOUBLE: Final = "number is infinity"
 
-# Every byte as the part it plays around a number: a digit or point, an exponent's e, what may stand before a number.
+# Every byte as the part it plays around a number: a digit, its point, an exponent's e, what may stand before a number.
 _SHAPE: Final = bytes(
-    ord("0") if byte in b"0123456789."
+    ord("0") if byte in b"0123456789"
+    else ord(".") if byte == ord(".")
     else ord("e") if byte in b"eE"
     else ord(":") if byte in b" \t\r\n:,["
     else ord("x")
@@ -35,10 +36,11 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[-+0-9.][-+0
 class Document:
     """The value of one record; made per record, shared by every rule that looks at it."""
 
-    __slots__ = ("_json", "value")
+    __slots__ = ("_json", "has_floats", "value")
 
     def __init__(self, value: bytes | None) -> None:
         self.value = value
+        self.has_floats = False  # whether there may be a float or a Decimal; known once it is read
         self._json: Any = _UNREAD
 
     @property
@@ -50,7 +52,7 @@ class Document:
         json = self._json
         if json is _UNREAD:
             try:
-                json = self._json = _parse(self.value)
+                json = self._json = self._parse()
             except Refused as refused:
                 self._json = refused
                 raise
@@ -58,27 +60,30 @@ class Document:
             raise Refused(json.reason, json.detail)
         return json
 
-    def drop(self) -> None:
-        """Forget the parsed tree: a record in flight keeps its bytes, and reading them again is rare."""
-        self._json = _UNREAD
-
-
-def _parse(value: bytes | None) -> Any:
-    if value is None:
-        raise Refused("invalid_payload", "the record has no value")
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        if _BEYOND_DOUBLE in error.msg:
-            return _parse_apart(value)
-        raise Refused("undecodable", f"the value is not JSON: {error}") from None
-    shape = value.translate(_SHAPE)
-    doubtful = []
-    if _LONG in shape:
-        doubtful += _long_numbers(value, shape)
-    if b"0e" in shape:
-        doubtful += _exponential_numbers(value, shape)
-    return parsed if not doubtful or are_carried(doubtful) else _parse_apart(value)
+    def _parse(self) -> Any:
+        value = self.value
+        if value is None:
+            raise Refused("invalid_payload", "the record has no value")
+        try:
+            parsed = orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            if _BEYOND_DOUBLE in error.msg:
+                self.has_floats = True
+                return _parse_apart(value)
+            raise Refused("undecodable", f"the value is not JSON: {error}") from None
+        shape = value.translate(_SHAPE)
+        doubtful = []
+        if b"0." in shape:
+            # A point in a number counts as one more digit.
+            shape = shape.replace(b".", b"0")
+            self.has_floats = True
+        if _LONG in shape:
+            doubtful += _long_numbers(value, shape)
+        if b"0e" in shape:
+            doubtful += _exponential_numbers(value, shape)
+        if doubtful:
+            self.has_floats = True
+        return parsed if not doubtful or are_carried(doubtful) else _parse_apart(value)
 
 
 def _long_numbers(value: bytes, shape: bytes) -> list[bytes]:

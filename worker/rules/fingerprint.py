@@ -87,7 +87,7 @@ class FingerprintRule:
             payload = _without(payload, path.names)
         if self._include:
             payload = _only(payload, self._include)
-        return exact_canonical(payload)
+        return exact_canonical(payload, floats=document.has_floats)
 
 
 def _only(payload: Any, paths: tuple[Path, ...]) -> Any:

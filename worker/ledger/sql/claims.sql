@@ -1,8 +1,9 @@
 -- name: claim
 -- absent -> in_progress. Holds the own session row FOR KEY SHARE: it cannot be ended before this commits.
 -- No row for an id: somebody has an entry for it (look it up), or the session has ended (no row at all).
--- $1 session  $2 fence  $3 ids (sorted, unique)  $4 operations  $5 kinds  $6 ttl seconds  $7 topics  $8 partitions
--- $9 offsets  $10 fingerprints  $11 tenants  $12 keys  $13 formats
+-- $1 session  $2 fence  $3 ids (sorted, unique)  $4 which origin each comes from, counted from 1  $5 offsets
+-- $6 fingerprints  $7 tenants (null when none has one)  $8 keys; and by origin, the operation on a partition:
+-- $9 operations  $10 kinds  $11 ttl seconds  $12 topics  $13 partitions  $14 formats
 WITH s AS MATERIALIZED (
   SELECT id FROM oncebox.sessions WHERE id = $1 AND ended_at IS NULL FOR KEY SHARE
 ), o AS (
@@ -10,11 +11,11 @@ WITH s AS MATERIALIZED (
 )
 INSERT INTO oncebox.entries (fence, expires_at, source_offset, operation, source_topic, source_partition, state, kind,
                              attempts, crashes, held, format, id, fingerprint, tenant, key)
-SELECT o.fence, clock_timestamp() + u.ttl * interval '1 second', u.source_offset, u.operation, u.topic, u.partition, 1, u.kind,
-       0, 0, 0, u.format, u.id, u.fingerprint, u.tenant, u.key
-  FROM unnest($3::uuid[], $4::int[], $5::smallint[], $6::float8[], $7::int[], $8::int[], $9::bigint[], $10::bytea[],
-              $11::bytea[], $12::bytea[], $13::smallint[])
-       u(id, operation, kind, ttl, topic, partition, source_offset, fingerprint, tenant, key, format), o
+SELECT o.fence, clock_timestamp() + ($11::float8[])[u.origin] * interval '1 second', u.source_offset,
+       ($9::int[])[u.origin], ($12::int[])[u.origin], ($13::int[])[u.origin], 1, ($10::smallint[])[u.origin],
+       0, 0, 0, ($14::smallint[])[u.origin], u.id, u.fingerprint, u.tenant, u.key
+  FROM unnest($3::uuid[], $4::int[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[])
+       u(id, origin, source_offset, fingerprint, tenant, key), o
  ORDER BY u.id
 ON CONFLICT (id) DO NOTHING
 RETURNING id
@@ -23,7 +24,7 @@ RETURNING id
 -- Reads what the rows say about records that did not win a claim. A missing id was pruned, or the session has ended.
 -- $1 ids
 SELECT id, state, fence, fingerprint, format, attempts, crashes, result_status, content_type, result, result_code,
-       extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in, failed_at, operation, expires_at
+       extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in, failed_at, expires_at
   FROM oncebox.entries
  WHERE id = ANY($1::uuid[])
 

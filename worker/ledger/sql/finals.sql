@@ -2,10 +2,12 @@
 -- in_progress -> completed, only for the fence that ran the handler; late results have their own query.
 -- State and fence are join columns: as constants a fresh table's statistics turn this into a scan per row.
 -- No row for an id: another decision was recorded first.
--- $1 ids (sorted)  $2 fences  $3 result statuses  $4 content types  $5 results  $6 result codes
+-- $1 ids (sorted)  $2 fences  $3 result statuses (null: all ok)  $4 content types (null: none has one)
+-- $5 results, $6 result codes (null: there are none)
 UPDATE oncebox.entries e
    SET state = 2, result_status = u.status, content_type = u.content_type, result = u.result, result_code = u.code
-  FROM (SELECT x.id, x.fence, x.status, x.content_type, x.result, x.code, 1::smallint AS state
+  FROM (SELECT x.id, x.fence, coalesce(x.status, 1::smallint) AS status,
+               coalesce(x.content_type, 0::smallint) AS content_type, x.result, x.code, 1::smallint AS state
           FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::bytea[], $6::text[])
                x(id, fence, status, content_type, result, code) OFFSET 0) u
  WHERE e.id = u.id AND e.fence = u.fence AND e.state = u.state
@@ -15,11 +17,12 @@ RETURNING e.id
 -- in_progress, unknown, failed_retryable -> completed: the result of the very claim that was settled meanwhile, or one
 -- that took so long that its expiry must move.
 -- No row for an id: its fence is not the row's, and the result is refused; or the entry is completed already.
--- $1 ids (sorted)  $2 fences  $3 result statuses  $4 content types  $5 results  $6 result codes  $7 ttl seconds
+-- $1 ids (sorted)  $2 fences  $3 to $6 as above  $7 ttl seconds
 UPDATE oncebox.entries e
    SET state = 2, result_status = u.status, content_type = u.content_type, result = u.result, result_code = u.code,
        due_at = NULL, expires_at = CASE WHEN e.expires_at < u.half THEN u.whole ELSE e.expires_at END
-  FROM (SELECT x.id, x.fence, x.status, x.content_type, x.result, x.code,
+  FROM (SELECT x.id, x.fence, coalesce(x.status, 1::smallint) AS status,
+               coalesce(x.content_type, 0::smallint) AS content_type, x.result, x.code,
                clock_timestamp() + x.ttl * interval '0.5 second' AS half,
                clock_timestamp() + x.ttl * interval '1 second' AS whole
           FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::bytea[], $6::text[], $7::float8[])
