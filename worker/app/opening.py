@@ -4,7 +4,7 @@ Whoever feeds it (a consumer group, a replay, a redrive, the janitor) takes it f
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ from worker.rules.handlers import Handler
 from worker.rules.registry import Registry
 from worker.settings import Settings
 
+# By the name of a store: who is told of each round trip to it.
+Watching = Callable[[str], Callable[[str, float, bool], None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -42,6 +45,7 @@ class Engine:
     caller: Caller
     tasks: Tasks
     notice: Notice
+    filter: Filter | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -51,13 +55,13 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def open_engine(
-    settings: Settings, registry: Registry, notice: Notice, *, role: str = "run"
+    settings: Settings, registry: Registry, notice: Notice, *, role: str = "run", watch: Watching | None = None
 ) -> AsyncIterator[Engine]:
     """Open everything a pipeline works with; closed in the opposite order, the session last."""
     handlers = effective_handlers(settings, registry)
     secrets = scope_secrets(settings, handlers)
     identities = {h.name: identity_text(h, secrets) for h in handlers}
-    ledger = make_ledger(settings, handlers, notice, role=role)
+    ledger = make_ledger(settings, handlers, notice, role=role, watch=watch)
     async with contextlib.AsyncExitStack() as closing:
         await ledger.open()
         closing.push_async_callback(ledger.close)
@@ -66,7 +70,7 @@ async def open_engine(
         resources = await closing.enter_async_context(shared_resources(registry))
         caller = _caller(settings, ledger, resources)
         closing.callback(caller.close)
-        redis = await _open_filter(settings, ledger, notice)
+        redis = await _open_filter(settings, ledger, notice, watch)
         if redis is not None:
             closing.push_async_callback(redis.close)
         tasks = Tasks()
@@ -77,10 +81,12 @@ async def open_engine(
         parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
         outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
         pipeline = Pipeline(outside, _limits(settings))
-        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice)
+        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice, redis)
 
 
-def make_ledger(settings: Settings, handlers: Sequence[Handler], notice: Notice, *, role: str) -> PostgresLedger:
+def make_ledger(
+    settings: Settings, handlers: Sequence[Handler], notice: Notice, *, role: str, watch: Watching | None = None
+) -> PostgresLedger:
     """The ledger of a process that runs these handlers; not open yet."""
     return PostgresLedger(
         settings.database,
@@ -90,6 +96,7 @@ def make_ledger(settings: Settings, handlers: Sequence[Handler], notice: Notice,
         first_probe=min(_first_probe(h) for h in handlers),
         notice=notice,
         role=role,
+        watch=None if watch is None else watch("postgres"),
     )
 
 
@@ -118,7 +125,9 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def _open_filter(settings: Settings, ledger: PostgresLedger, notice: Notice) -> Filter | None:
+async def _open_filter(
+    settings: Settings, ledger: PostgresLedger, notice: Notice, watch: Watching | None
+) -> Filter | None:
     if settings.redis.url is None:
         return None
     which = await read_which(ledger)
@@ -130,6 +139,7 @@ async def _open_filter(settings: Settings, ledger: PostgresLedger, notice: Notic
         now=which.now,
         alive=ledger.session.safe,
         notice=notice,
+        watch=None if watch is None else watch("redis"),
     )
 
 
