@@ -11,6 +11,7 @@ from tests.engine.site import Site
 from tests.observe.scraping import Scraped
 from tests.stack.client import Sent
 from worker import Context, Effect, NotExecuted, Registry, Reject, Retries
+from worker.observe.table import METRICS, Metric
 
 pytestmark = pytest.mark.stories
 
@@ -78,3 +79,9 @@ async def test_what_a_worker_did_is_counted_under_the_names_of_the_table(
     assert scraped.value("oncebox_rebalances_total") == 1
     assert scraped.value("oncebox_ready") == 1
     assert scraped.value("oncebox_sessions_alive", role="run") >= 1
+    assert {family.name for family in scraped.families if family.samples} == {_text_name(metric) for metric in METRICS}
+
+
+def _text_name(metric: Metric) -> str:
+    """What the reader of the text form calls a family: it has no type of its own for information."""
+    return metric.name if metric.type == "info" else metric.family

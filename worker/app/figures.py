@@ -56,8 +56,10 @@ class EngineFigures:
         self._fold()
         yield from self._durations.samples()
         yield from self._delays.samples()
+        running = Counter(item.route for item in self._engine.pipeline.running())
         for route in self._engine.routes:
             yield from _of_route(route)
+            yield "oncebox_handlers_running", (route.name,), running[route]
         yield from self._of_pipeline()
         redis = self._engine.filter
         if redis is not None:
@@ -98,7 +100,6 @@ def _of_route(route: Route) -> Iterator[Sample]:
         for outcome in Outcome:
             yield "oncebox_records_total", (topic, name, outcome.value), outcomes.get(outcome, 0)
         yield "oncebox_duplicates_absorbed_total", (topic, name), outcomes.get(Outcome.REPLAYED, 0)
-    yield "oncebox_handlers_running", (name,), route.running
     yield "oncebox_circuit_open", (name,), int(route.circuit.open)
     yield "oncebox_records_held", (name,), len(route.held)
 

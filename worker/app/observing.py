@@ -5,7 +5,7 @@ Opened before everything else and closed after it, so that a start, a drain and 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from worker.app.figures import DatabaseFigures, EngineFigures, GroupFigures
@@ -57,7 +57,7 @@ class Observing:
             return
         ledger, tasks = engine.ledger, engine.tasks
         operations = [route.name for route in engine.routes]
-        self.counters.expect(operations, engine.topics)
+        self.counters.expect(operation=operations, topic=engine.topics)
         figures, database = EngineFigures(engine), DatabaseFigures(operations)
         self.exposition.add(figures.samples)
         self.exposition.add(database.samples)
@@ -69,10 +69,11 @@ class Observing:
         tasks.spawn(postgres.run(), "probe postgres")
         tasks.spawn(self._survey(engine, database), "survey")
 
-    def watch_member(self, engine: Engine, worker: Worker, consumer: Consumer) -> None:
+    def watch_member(self, engine: Engine, worker: Worker, consumer: Consumer, duties: Collection[str]) -> None:
         """Watch the member of a group that feeds an engine."""
         if not self.on:
             return
+        self.counters.expect(duty=duties)
         probe = KafkaProbe(consumer)
         kafka = Probe("Kafka", probe.ask, every=_EVERY, within=_WITHIN)
         loop = asyncio.get_running_loop()

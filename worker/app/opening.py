@@ -13,7 +13,7 @@ import structlog
 from worker.app.handlers import effective_handlers, scope_secrets, shared_resources
 from worker.engine.calling import Caller
 from worker.engine.intake import Intake
-from worker.engine.items import Item
+from worker.engine.items import CURRENT, Item
 from worker.engine.letters import Letters
 from worker.engine.pipeline import Limits, Outside, Pipeline
 from worker.engine.ports import Ledger, Notice
@@ -149,7 +149,17 @@ def _first_probe(handler: Handler) -> float:
 
 
 def _message_log(item: Item) -> Any:
-    log = structlog.stdlib.get_logger("oncebox.handler")
+    return structlog.stdlib.get_logger("oncebox.handler").bind(**_fields(item))
+
+
+def message_fields() -> dict[str, Any] | None:
+    """What log lines say about the message that is handled where they are written; None outside of handlers."""
+    item = CURRENT.get()
+    # A task that a handler started may outlive it: by then there is nothing to say.
+    return None if item is None or item.finished else _fields(item)
+
+
+def _fields(item: Item) -> dict[str, Any]:
     record = item.record
     fields = {
         "operation": item.route.name,
@@ -157,4 +167,4 @@ def _message_log(item: Item) -> Any:
         "partition": record.partition,
         "offset": record.offset,
     }
-    return log.bind(**fields) if item.route.private else log.bind(**fields, key=item.key.decode())
+    return fields if item.route.private else {**fields, "key": item.key.decode()}

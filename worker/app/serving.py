@@ -66,7 +66,7 @@ class _Member:
             await consumer.start()
             _freeze()
             reading = tasks.spawn(worker.read(), "read")
-            seen.watch_member(engine, worker, consumer)
+            seen.watch_member(engine, worker, consumer, self._janitor.duties)
             tasks.spawn(worker.commit(), "commit")
             self._janitor.start(tasks)
             every = limits.sample_every.total_seconds()

@@ -20,13 +20,14 @@ class Count:
     metric: str
     amount: str | None = None
     fixed: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)  # labels whose fields have other names
 
 
 def _commit(reason: str) -> tuple[Count]:
     return (Count("oncebox_commit_failures_total", fixed={"reason": reason}),)
 
 
-def _probe(result: str) -> Count:
+def _reconcile(result: str) -> Count:
     return Count("oncebox_reconciles_total", fixed={"result": result})
 
 
@@ -62,8 +63,15 @@ EVENTS: Final[Mapping[str, tuple[Count, ...]]] = {
     "session_replaced": (Count("oncebox_sessions_replaced_total"),),
     # duty
     "janitor_delayed": (Count("oncebox_duty_delays_total"),),
-    # operation, count
-    "entries_pruned": (Count("oncebox_pruned_entries_total", "count"),),
+    # operation, result (unknown, failed; what settles the doubt has an event of its own)
+    "doubt_probed": (_reconcile("scheduled"), Count("oncebox_reconciles_total")),
+    # operation, verdict (executed, not_executed)
+    "doubt_settled": (Count("oncebox_reconciles_total", named={"result": "verdict"}),),
+    # operation
+    "doubt_reported": (_reconcile("given_up"),),
+    "doubt_without_record": (_reconcile("given_up"),),
+    # operation, entries
+    "entries_pruned": (Count("oncebox_pruned_entries_total", "entries"),),
 }
 
 
@@ -75,21 +83,17 @@ class Counters:
         self._values: dict[tuple[str, tuple[str, ...]], float] = {}
         for counts in EVENTS.values():
             for count in counts:
-                # A counter that is there from the beginning shows its first increase, too.
                 if set(BY_NAME[count.metric].labels) == set(count.fixed):
                     self._values[count.metric, _labels(count, {})] = 0
 
-    def expect(self, operations: Collection[str], topics: Collection[str]) -> None:
-        """Begin at zero for these operations and topics."""
-        for counts in EVENTS.values():
-            for count in counts:
-                match set(BY_NAME[count.metric].labels) - set(count.fixed):
-                    case left if left == {"operation"}:
-                        for operation in operations:
-                            self._values.setdefault((count.metric, _labels(count, {"operation": operation})), 0)
-                    case left if left == {"topic"}:
-                        for topic in topics:
-                            self._values.setdefault((count.metric, _labels(count, {"topic": topic})), 0)
+    def expect(self, **known: Collection[str]) -> None:
+        """Begin at zero for the known values of a label: a counter that appears with its first event shows no rise."""
+        for count in (count for counts in EVENTS.values() for count in counts):
+            left = set(BY_NAME[count.metric].labels) - set(count.fixed)
+            if len(left) == 1:
+                (label,) = left
+                for value in known.get(label, ()):
+                    self._values.setdefault((count.metric, _labels(count, {label: value})), 0)
 
     def listening(self, notice: Notice) -> Notice:
         """A channel that counts what it passes on."""
@@ -117,4 +121,5 @@ class Counters:
 
 
 def _labels(count: Count, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(count.fixed.get(label) or str(fields.get(label, "none")) for label in BY_NAME[count.metric].labels)
+    labels = BY_NAME[count.metric].labels
+    return tuple(count.fixed.get(name) or str(fields.get(count.named.get(name, name), "none")) for name in labels)

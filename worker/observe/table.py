@@ -88,8 +88,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "oncebox_late_results_total",
         "counter",
-        "Results that came after their claim was settled: accepted, or refused because another decision stands "
-        "(a possible double effect).",
+        "Results that came after their claim was settled, or long after it was made: accepted, or refused because "
+        "another decision stands (a possible double effect).",
         ("result",),
     ),
     # Handlers.
@@ -183,8 +183,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "oncebox_reconciles_total",
         "counter",
-        "What this worker's reconcilers found out about entries in doubt: scheduled (asked), executed, not_executed, "
-        "unknown (asked again later), failed (an error or a timeout counts as unknown), given_up (dead-lettered).",
+        "Words about entries in doubt that came to this worker: scheduled (its reconciler was asked), unknown, failed "
+        "(asked again later), executed and not_executed (settled, also by context.settle), given_up (dead-lettered).",
         ("operation", "result"),
     ),
     Metric("oncebox_pruned_entries_total", "counter", "Expired entries deleted by this worker.", ("operation",)),
