@@ -19,11 +19,13 @@ from worker.engine.pipeline import Limits, Outside, Pipeline
 from worker.engine.ports import Ledger, Notice
 from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.tasks import Tasks
+from worker.engine.tracing import TracedCaller
 from worker.filter.filter import Filter
 from worker.kafka.publisher import Publisher
 from worker.ledger.clock import clock
 from worker.ledger.ledger import PostgresLedger
 from worker.ledger.which import read_which
+from worker.observe.traces import Spans, find_tracer
 from worker.rules.handlers import Handler
 from worker.rules.registry import Registry
 from worker.settings import Settings
@@ -68,7 +70,7 @@ async def open_engine(
         operations, topics = await ledger.register(handlers, group=settings.kafka.group, identities=identities)
         routes = [prepare(h, operations[h.name], topics, secrets) for h in handlers]
         resources = await closing.enter_async_context(shared_resources(registry))
-        caller = _caller(settings, ledger, resources)
+        caller = _caller(settings, ledger, resources, notice)
         closing.callback(caller.close)
         redis = await _open_filter(settings, ledger, notice, watch)
         if redis is not None:
@@ -100,17 +102,20 @@ def make_ledger(
     )
 
 
-def _caller(settings: Settings, ledger: PostgresLedger, resources: Any) -> Caller:
+def _caller(settings: Settings, ledger: PostgresLedger, resources: Any, notice: Notice) -> Caller:
     engine = settings.engine
-    return Caller(
-        ledger.session,
-        ledger.transactions,
-        resources=resources,
-        result_limit=engine.result_limit,
-        threads=min(engine.concurrency, 64),
-        clock=clock,
-        log=_message_log,
-    )
+    parts: dict[str, Any] = {
+        "resources": resources,
+        "result_limit": engine.result_limit,
+        "threads": min(engine.concurrency, 64),
+        "clock": clock,
+        "log": _message_log,
+    }
+    tracer = find_tracer(notice)
+    if tracer is None:
+        return Caller(ledger.session, ledger.transactions, **parts)
+    spans = Spans(tracer, group=settings.kafka.group)
+    return TracedCaller(ledger.session, ledger.transactions, spans=spans, **parts)
 
 
 def _limits(settings: Settings) -> Limits:
