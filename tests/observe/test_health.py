@@ -147,7 +147,8 @@ async def test_the_usual_port_gives_way_when_it_is_taken_and_nobody_asked_for_it
     settings = load_settings(environ={"DATABASE_URL": "postgres://nobody@127.0.0.1/none"})
     async with contextlib.AsyncExitStack() as opened:
         for _ in range(2):
-            await opened.enter_async_context(observing(settings, lambda _, **f: told.append(f), asyncio.Event()))
+            seen = observing(settings, lambda _, **fields: told.append(fields), asyncio.Event())
+            (await opened.enter_async_context(seen)).announce()
     first, second = told
     assert first["port"] != second["port"] != settings.http.port
     assert "9464 is taken" in second["why"]

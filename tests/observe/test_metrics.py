@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from tests.engine.load import message
 from tests.engine.site import Site
-from tests.observe.scraping import Scraped
+from tests.observe.scraping import OPENMETRICS, Scraped
 from tests.stack.client import Sent
 from worker import Context, Effect, NotExecuted, Registry, Reject, Retries
 from worker.observe.table import METRICS, Metric
@@ -57,6 +57,7 @@ async def test_what_a_worker_did_is_counted_under_the_names_of_the_table(
         site.produce(topic, [b"no json", b"{}"])
         await site.drained(topic)
         scraped = await asyncio.to_thread(Scraped, port())
+        openly = await asyncio.to_thread(Scraped, port(), OPENMETRICS)
 
     def records(outcome: str) -> float:
         return scraped.value("oncebox_records_total", topic=topic, outcome=outcome)
@@ -80,6 +81,7 @@ async def test_what_a_worker_did_is_counted_under_the_names_of_the_table(
     assert scraped.value("oncebox_ready") == 1
     assert scraped.value("oncebox_sessions_alive", role="run") >= 1
     assert {family.name for family in scraped.families if family.samples} == {_text_name(metric) for metric in METRICS}
+    assert {family.name for family in openly.families} == {metric.family for metric in METRICS}
 
 
 def _text_name(metric: Metric) -> str:

@@ -5,6 +5,7 @@ Opened before everything else and closed after it, so that a start, a drain and 
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
@@ -40,6 +41,7 @@ class Observing:
         self._stop = stop
         self._started = False
         self.on = settings.http.port is not None
+        self.port = 0
         self.counters = Counters()
         self.stores = Stores()
         self.health = Health()
@@ -51,6 +53,14 @@ class Observing:
         self.exposition.add(self.stores.samples)
         self.exposition.add(self._samples)
 
+    def announce(self) -> None:
+        """Tell where it can be asked, once nothing speaks against a start any more."""
+        wanted = self._settings.http.port
+        gave_way = wanted not in (0, self.port)
+        told = {"why": f"port {wanted} is taken, and nobody asked for it"} if gave_way else {}
+        if self.on:
+            self.notice("http_opened", host=self._settings.http.host, port=self.port, **told)
+
     def watch_engine(self, engine: Engine) -> None:
         """Watch an open engine until its tasks are closed."""
         if not self.on:
@@ -61,7 +71,8 @@ class Observing:
         figures, database = EngineFigures(engine), DatabaseFigures(operations)
         self.exposition.add(figures.samples)
         self.exposition.add(database.samples)
-        postgres = Probe("Postgres", ledger.ping, every=_EVERY, within=_WITHIN)
+        heard = functools.partial(self.stores.heard, "postgres")
+        postgres = Probe("Postgres", ledger.ping, every=_EVERY, within=_WITHIN, heard=heard)
         self.health.ready["session"] = lambda: None if ledger.session.safe() else "the lease was not renewed in time"
         self.health.ready["postgres"] = postgres.check
         self.health.about = lambda: _about(engine)
@@ -95,6 +106,10 @@ class Observing:
         self.health.ready["group"] = group
         self.exposition.add(GroupFigures(consumer, probe, engine.topics).samples)
         engine.tasks.spawn(kafka.run(), "probe kafka")
+        self.started()
+
+    def started(self) -> None:
+        """Everything is open: from now on the checks decide."""
         self._started = True
 
     def _running(self) -> str | None:
@@ -128,9 +143,7 @@ async def observing(settings: Settings, notice: Notice, stop: asyncio.Event) -> 
         return
     port = HttpPort(pages(seen.health, seen.exposition), notice)
     await port.open(http.host, http.port, or_any=settings.sources.get("http.port", "default") == "default")
-    gave_way = http.port not in (0, port.port)
-    told = {"why": f"port {http.port} is taken, and nobody asked for it"} if gave_way else {}
-    notice("http_opened", host=http.host, port=port.port, **told)
+    seen.port = port.port
     try:
         yield seen
     finally:

@@ -34,6 +34,7 @@ async def serve(settings: Settings, registry: Registry, *, stop: asyncio.Event, 
     """Run one worker in this event loop until `stop` is set, or the backlog is done; raises what killed it."""
     async with observing(settings, notice, stop) as seen:
         await refuse_missing_topics(settings, effective_handlers(settings, registry))
+        seen.announce()
         watch = seen.stores.watch if seen.on else None
         async with open_engine(settings, registry, seen.notice, watch=watch) as engine:
             seen.watch_engine(engine)

@@ -1,6 +1,7 @@
 """Health: is the worker alive, may it be counted on. Each check says why not."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,11 +40,21 @@ class Health:
 class Probe:
     """Asks something outside again and again, each time within a deadline, and keeps the last answer."""
 
-    def __init__(self, name: str, ask: Callable[[], Awaitable[object]], *, every: float, within: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        ask: Callable[[], Awaitable[object]],
+        *,
+        every: float,
+        within: float,
+        heard: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`heard` is when anyone last had an answer, by `time.monotonic`: a probe that had to queue is no bad news."""
         self.name = name
         self._ask = ask
         self._every = every
         self._within = within
+        self._heard = heard
         self._why: str | None = f"{name} was not asked yet"
         self._since: float | None = None
 
@@ -51,16 +62,18 @@ class Probe:
         """None when the last answer was good."""
         if self._why is None or self._since is None:
             return self._why
-        return f"{self._why} (for {asyncio.get_running_loop().time() - self._since:.0f} s)"
+        return f"{self._why} (for {time.monotonic() - self._since:.0f} s)"
 
     async def once(self) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = time.monotonic()
         try:
             async with asyncio.timeout(self._within):
                 await self._ask()
         except TimeoutError:
-            self._failed(f"{self.name} did not answer within {self._within:g} s", began)
+            if self._heard() > began:
+                self._why = self._since = None
+            else:
+                self._failed(f"{self.name} did not answer within {self._within:g} s", began)
         except Exception as error:
             # Whatever it is, it is no answer; a probe that dies would keep its last one for ever.
             self._failed(str(error) or type(error).__name__, began)
