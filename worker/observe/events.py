@@ -63,6 +63,8 @@ EVENTS: Final[Mapping[str, tuple[Count, ...]]] = {
     "session_replaced": (Count("oncebox_sessions_replaced_total"),),
     # duty
     "janitor_delayed": (Count("oncebox_duty_delays_total"),),
+    "reconciling_delayed": (Count("oncebox_duty_delays_total", fixed={"duty": "reconcile"}),),
+    "prune_delayed": (Count("oncebox_duty_delays_total", fixed={"duty": "prune"}),),
     # operation, result (unknown, failed; what settles the doubt has an event of its own)
     "doubt_probed": (_reconcile("scheduled"), Count("oncebox_reconciles_total")),
     # operation, verdict (executed, not_executed)
