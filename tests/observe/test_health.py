@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ from tests.engine.load import message, starts
 from tests.engine.site import Process, Site
 from tests.observe.scraping import Scraped, get, health
 from tests.waiting import eventually
+from worker import Registry
 from worker.app.observing import observing
 from worker.errors import ConfigError
+from worker.kafka.consumer import Consumer
+from worker.observe.health import Probe
+from worker.rules.lanes import Lane
 from worker.settings import load_settings
 from worker.stack import Stack
 
@@ -140,6 +145,58 @@ async def test_probes_write_no_log_lines_and_tell_more_when_asked(site: Site) ->
         assert ('"handlers_running"' in body) == ("verbose" in path)
     written = worker.process.log.read_text().removeprefix(before)
     assert not [line for line in written.splitlines() if "readyz" in line or "metrics" in line or "http" in line]
+
+
+async def test_a_reading_loop_that_stands_still_is_not_alive(
+    site: Site, port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, go_on = asyncio.Event(), asyncio.Event()
+    poll = Consumer.poll
+
+    async def standing(self: Consumer, lanes: Sequence[Lane], *, most: int, wait_ms: int) -> Any:
+        stuck.set()
+        await go_on.wait()
+        return await poll(self, lanes, most=most, wait_ms=wait_ms)
+
+    monkeypatch.setattr(Consumer, "poll", standing)
+    monkeypatch.setattr("worker.app.observing._STUCK", -4.0)  # of a drain time of 5 s
+    registry = Registry()
+
+    @registry.handler(site.topic(), scope="jobs", key="id", kind="repeatable")
+    async def work(message: dict[str, Any]) -> None:
+        pass
+
+    async with site.worker(registry, ONCEBOX_HTTP_PORT="0"):
+        await asyncio.wait_for(stuck.wait(), 20)
+
+        async def alive(status: int) -> bool:
+            return (await asyncio.to_thread(health, port(), "/livez"))[0] == status
+
+        await eventually(lambda: alive(503), 10, "still called alive")
+        _, checks = await asyncio.to_thread(health, port(), "/livez")
+        assert "has not moved" in checks["reading"]["why"]
+        go_on.set()
+        await eventually(lambda: alive(200), 10, "never alive again")
+
+
+async def test_a_probe_that_had_to_queue_believes_the_answers_of_others() -> None:
+    heard = [0.0]
+    probe = Probe("it", asyncio.Event().wait, every=1, within=0.01, heard=lambda: heard[0])
+    assert probe.check() == "it was not asked yet"
+    await probe.once()
+    assert "did not answer within 0.01 s" in (probe.check() or "")
+    heard[0] = time.monotonic() + 60
+    await probe.once()
+    assert probe.check() is None
+
+
+async def test_a_probe_survives_whatever_its_question_raises() -> None:
+    async def ask() -> None:
+        raise ValueError("odd")
+
+    probe = Probe("it", ask, every=1, within=1)
+    await probe.once()
+    assert (probe.check() or "").startswith("odd")
 
 
 async def test_the_usual_port_gives_way_when_it_is_taken_and_nobody_asked_for_it() -> None:

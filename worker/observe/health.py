@@ -32,10 +32,6 @@ class Health:
     def ask(self, checks: Mapping[str, Ask]) -> dict[str, Check]:
         return {name: Check(check()) for name, check in checks.items()}
 
-    @property
-    def is_ready(self) -> bool:
-        return all(check() is None for check in self.ready.values())
-
 
 class Probe:
     """Asks something outside again and again, each time within a deadline, and keeps the last answer."""
