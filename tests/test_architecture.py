@@ -33,6 +33,7 @@ HOME = {
     "testcontainers": {"stack"},
     "typer": {"cli"},
     "structlog": {"observe", "app"},
+    "opentelemetry": {"observe"},
 }
 
 

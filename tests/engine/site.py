@@ -35,6 +35,7 @@ QUICK = {
     "ONCEBOX_DRAIN": "5s",
     "ONCEBOX_LOG_LEVEL": "info",
     "ONCEBOX_LOG_FORMAT": "json",
+    "ONCEBOX_HTTP_PORT": "off",
 }
 
 

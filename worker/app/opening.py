@@ -4,7 +4,7 @@ Whoever feeds it (a consumer group, a replay, a redrive, the janitor) takes it f
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +13,25 @@ import structlog
 from worker.app.handlers import effective_handlers, scope_secrets, shared_resources
 from worker.engine.calling import Caller
 from worker.engine.intake import Intake
-from worker.engine.items import Item
+from worker.engine.items import CURRENT, Item
 from worker.engine.letters import Letters
 from worker.engine.pipeline import Limits, Outside, Pipeline
 from worker.engine.ports import Ledger, Notice
 from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.tasks import Tasks
+from worker.engine.tracing import TracedCaller
 from worker.filter.filter import Filter
 from worker.kafka.publisher import Publisher
 from worker.ledger.clock import clock
 from worker.ledger.ledger import PostgresLedger
 from worker.ledger.which import read_which
+from worker.observe.traces import Spans, find_tracer
 from worker.rules.handlers import Handler
 from worker.rules.registry import Registry
 from worker.settings import Settings
+
+# By the name of a store: who is told of each round trip to it.
+Watching = Callable[[str], Callable[[str, float, bool], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Engine:
     caller: Caller
     tasks: Tasks
     notice: Notice
+    filter: Filter | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -51,22 +57,22 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def open_engine(
-    settings: Settings, registry: Registry, notice: Notice, *, role: str = "run"
+    settings: Settings, registry: Registry, notice: Notice, *, role: str = "run", watch: Watching | None = None
 ) -> AsyncIterator[Engine]:
     """Open everything a pipeline works with; closed in the opposite order, the session last."""
     handlers = effective_handlers(settings, registry)
     secrets = scope_secrets(settings, handlers)
     identities = {h.name: identity_text(h, secrets) for h in handlers}
-    ledger = make_ledger(settings, handlers, notice, role=role)
+    ledger = make_ledger(settings, handlers, notice, role=role, watch=watch)
     async with contextlib.AsyncExitStack() as closing:
         await ledger.open()
         closing.push_async_callback(ledger.close)
         operations, topics = await ledger.register(handlers, group=settings.kafka.group, identities=identities)
         routes = [prepare(h, operations[h.name], topics, secrets) for h in handlers]
         resources = await closing.enter_async_context(shared_resources(registry))
-        caller = _caller(settings, ledger, resources)
+        caller = _caller(settings, ledger, resources, notice)
         closing.callback(caller.close)
-        redis = await _open_filter(settings, ledger, notice)
+        redis = await _open_filter(settings, ledger, notice, watch)
         if redis is not None:
             closing.push_async_callback(redis.close)
         tasks = Tasks()
@@ -77,10 +83,12 @@ async def open_engine(
         parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
         outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
         pipeline = Pipeline(outside, _limits(settings))
-        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice)
+        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice, redis)
 
 
-def make_ledger(settings: Settings, handlers: Sequence[Handler], notice: Notice, *, role: str) -> PostgresLedger:
+def make_ledger(
+    settings: Settings, handlers: Sequence[Handler], notice: Notice, *, role: str, watch: Watching | None = None
+) -> PostgresLedger:
     """The ledger of a process that runs these handlers; not open yet."""
     return PostgresLedger(
         settings.database,
@@ -90,20 +98,24 @@ def make_ledger(settings: Settings, handlers: Sequence[Handler], notice: Notice,
         first_probe=min(_first_probe(h) for h in handlers),
         notice=notice,
         role=role,
+        watch=None if watch is None else watch("postgres"),
     )
 
 
-def _caller(settings: Settings, ledger: PostgresLedger, resources: Any) -> Caller:
+def _caller(settings: Settings, ledger: PostgresLedger, resources: Any, notice: Notice) -> Caller:
     engine = settings.engine
-    return Caller(
-        ledger.session,
-        ledger.transactions,
-        resources=resources,
-        result_limit=engine.result_limit,
-        threads=min(engine.concurrency, 64),
-        clock=clock,
-        log=_message_log,
-    )
+    parts: dict[str, Any] = {
+        "resources": resources,
+        "result_limit": engine.result_limit,
+        "threads": min(engine.concurrency, 64),
+        "clock": clock,
+        "log": _message_log,
+    }
+    tracer = find_tracer(notice)
+    if tracer is None:
+        return Caller(ledger.session, ledger.transactions, **parts)
+    spans = Spans(tracer, group=settings.kafka.group)
+    return TracedCaller(ledger.session, ledger.transactions, spans=spans, **parts)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -118,7 +130,9 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def _open_filter(settings: Settings, ledger: PostgresLedger, notice: Notice) -> Filter | None:
+async def _open_filter(
+    settings: Settings, ledger: PostgresLedger, notice: Notice, watch: Watching | None
+) -> Filter | None:
     if settings.redis.url is None:
         return None
     which = await read_which(ledger)
@@ -130,6 +144,7 @@ async def _open_filter(settings: Settings, ledger: PostgresLedger, notice: Notic
         now=which.now,
         alive=ledger.session.safe,
         notice=notice,
+        watch=None if watch is None else watch("redis"),
     )
 
 
@@ -139,7 +154,17 @@ def _first_probe(handler: Handler) -> float:
 
 
 def _message_log(item: Item) -> Any:
-    log = structlog.stdlib.get_logger("oncebox.handler")
+    return structlog.stdlib.get_logger("oncebox.handler").bind(**_fields(item))
+
+
+def message_fields() -> dict[str, Any] | None:
+    """What log lines say about the message that is handled where they are written; None outside of handlers."""
+    item = CURRENT.get()
+    # A task that a handler started may outlive it: by then there is nothing to say.
+    return None if item is None or item.finished else _fields(item)
+
+
+def _fields(item: Item) -> dict[str, Any]:
     record = item.record
     fields = {
         "operation": item.route.name,
@@ -147,4 +172,4 @@ def _message_log(item: Item) -> Any:
         "partition": record.partition,
         "offset": record.offset,
     }
-    return log.bind(**fields) if item.route.private else log.bind(**fields, key=item.key.decode())
+    return fields if item.route.private else {**fields, "key": item.key.decode()}

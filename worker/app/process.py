@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 
+from worker.app.opening import message_fields
 from worker.kafka.quiet import quieten
 from worker.kafka.sockets import break_cleanly
 from worker.observe.logs import configure
@@ -15,7 +16,7 @@ Work = Callable[[asyncio.Event], Awaitable[int]]
 
 def run_until_signalled(settings: Settings, work: Work) -> int:
     """Run `work`, which drains when the event it is given is set; its answer is the exit code."""
-    configure(settings.log)
+    configure(settings.log, message_fields)
     quieten()
     try:
         import uvloop

@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 from worker.app.handlers import effective_handlers, refuse_missing_topics
+from worker.app.observing import Observing, observing
 from worker.app.opening import Engine, open_engine
 from worker.app.process import run_until_signalled
 from worker.engine.janitor import Janitor, claim_duties, parked_duty
@@ -31,9 +32,13 @@ def run(settings: Settings, registry: Registry, *, until_idle: bool = False) -> 
 
 async def serve(settings: Settings, registry: Registry, *, stop: asyncio.Event, until_idle: bool = False) -> None:
     """Run one worker in this event loop until `stop` is set, or the backlog is done; raises what killed it."""
-    await refuse_missing_topics(settings, effective_handlers(settings, registry))
-    async with open_engine(settings, registry, notice) as engine:
-        await _Member(engine).work(stop, until_idle=until_idle)
+    async with observing(settings, notice, stop) as seen:
+        await refuse_missing_topics(settings, effective_handlers(settings, registry))
+        seen.announce()
+        watch = seen.stores.watch if seen.on else None
+        async with open_engine(settings, registry, seen.notice, watch=watch) as engine:
+            seen.watch_engine(engine)
+            await _Member(engine).work(stop, seen, until_idle=until_idle)
 
 
 class _Member:
@@ -54,7 +59,7 @@ class _Member:
         parked = parked_duty(ledger.parking, pipeline.take_parked, operations, every=every, hold=hold)
         self._janitor = Janitor([*claim_duties(ledger, every), parked], notice)
 
-    async def work(self, stop: asyncio.Event, *, until_idle: bool) -> None:
+    async def work(self, stop: asyncio.Event, seen: Observing, *, until_idle: bool) -> None:
         engine, worker, consumer, notice = self._engine, self._worker, self._consumer, self._engine.notice
         kafka, limits, tasks = engine.settings.kafka, engine.settings.engine, engine.tasks
         tasks.spawn(worker.tick(), "tick")
@@ -62,6 +67,7 @@ class _Member:
             await consumer.start()
             _freeze()
             reading = tasks.spawn(worker.read(), "read")
+            seen.watch_member(engine, worker, consumer, self._janitor.duties)
             tasks.spawn(worker.commit(), "commit")
             self._janitor.start(tasks)
             every = limits.sample_every.total_seconds()
@@ -108,8 +114,9 @@ class _Member:
     def _account(self) -> None:
         notice = self._engine.notice
         for route in self._engine.routes:
-            for outcome, count in sorted(route.outcomes.items()):
-                notice("records_finished", operation=route.name, outcome=outcome.value, count=count)
+            for topic, outcomes in sorted(route.outcomes.items()):
+                for outcome, count in sorted(outcomes.items()):
+                    notice("records_finished", topic=topic, operation=route.name, outcome=outcome.value, count=count)
         for topic, count in sorted(self._engine.pipeline.refused.items()):
             notice("records_refused", topic=topic, count=count)
         notice("worker_stopped")

@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -102,7 +103,7 @@ class Caller:
                 arguments.append(effect if wanted is Effect else transaction)
         if handler.is_async:
             return handler.function(*arguments)  # type: ignore[no-any-return]
-        return self._in_thread(functools.partial(self._begin, item, arguments))
+        return self._in_thread(functools.partial(copy_context().run, self._begin, item, arguments))
 
     def _begin(self, item: Item, arguments: list[Any]) -> Any:
         """In the thread, when it is free at last: the lease is asked again, and only now the handler's time begins."""

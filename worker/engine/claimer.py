@@ -1,5 +1,6 @@
 """Claiming: which keys are offered when, and what the answers mean."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -63,6 +64,8 @@ class Claimer:
         self._clock = clock
         self._holders: dict[bytes, Item] = {}
         self._behind: dict[bytes, list[Item]] = {}
+        self.answers: Counter[Answer] = Counter()
+        self.created = self.retried = 0
         self._known = 0.0  # share of duplicates among what was offered lately
         self.open = 0
         self._offers: Batches[Item] = Batches(
@@ -93,6 +96,11 @@ class Claimer:
             self._offers.extend(self.look_back((item,)))
         else:
             self._offers.add(item)
+
+    @property
+    def behind(self) -> int:
+        """Items that wait for one that has their key in this process."""
+        return sum(len(items) for items in self._behind.values())
 
     def reopen(self) -> None:
         """What could not be claimed for a while may be claimed again."""
@@ -151,7 +159,9 @@ class Claimer:
             # Pruned between two statements, or the session ended: claim again, not in a hot loop.
             self.waiting.later(item, 0.05, self.judge_again)
             return
-        match self._answer(item, row):
+        verdict = self._answer(item, row)
+        self.answers[verdict] += 1
+        match verdict:
             case Answer.REPLAY:
                 self._owner.end(item)
                 self._finisher.replay(item, row)
@@ -218,6 +228,7 @@ class Claimer:
         claimed = await self._claims.claim(batch, look_first=self._known > _MOSTLY)
         if claimed.all_won:
             self._learn((offered_now - len(batch)) / offered_now)
+            self.created += len(batch)
             self._owner.won_all(batch, claimed.fence, sent)
             return
         lost = offered_now - len(batch)
@@ -241,6 +252,7 @@ class Claimer:
                         continue
             self.over(item)
             self.judge(item, row)
+        self.created += offered_now - lost
         self._learn(lost / offered_now)
         if replayed:
             self._replay(replayed)
@@ -252,6 +264,7 @@ class Claimer:
 
     def _replay(self, answered: Sequence[tuple[Item, Row]]) -> None:
         """Duplicates of completed entries that were offered: answered, all at once."""
+        self.answers[Answer.REPLAY] += len(answered)
         self.all_over([item for item, _ in answered])
         self._owner.replayed(answered)
 
@@ -291,6 +304,7 @@ class Claimer:
             return
         sent = self._clock()
         won = await self._claims.claim_again(batch)
+        self.retried += len(won)
         for item in batch:
             if item.id in won:
                 self._won(item, won[item.id], sent)

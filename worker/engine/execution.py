@@ -8,7 +8,7 @@ from typing import Protocol
 
 from worker.engine.calling import Caller, Ended
 from worker.engine.holding import Holding
-from worker.engine.items import Item, Stage
+from worker.engine.items import CURRENT, Item, Stage
 from worker.engine.ports import Lease, Notice
 from worker.engine.runners import Runner, Runners
 from worker.engine.tasks import Tasks
@@ -156,10 +156,15 @@ class Execution:
         # What first waits for a connection or a thread is given its time when it has one.
         item.deadline = math.inf if route.waits_first else self._clock() + route.timeout
         self._running[item] = runner
+        handled = CURRENT.set(item)
         ended = await self._caller.call(item)
+        CURRENT.reset(handled)
         if runner.cancelling():
             await _forget_cancels(runner)
         del self._running[item]
+        if route.durations is not None:
+            # Its deadline says when it began, also after waiting for a thread or a connection.
+            route.durations.append(self._clock() - item.deadline + route.timeout)
         if not route.circuit.calm or ended.__class__ is not Result:
             self._holding.ended(item, ended)
         self._owner.ended(item, ended)

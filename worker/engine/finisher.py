@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -209,12 +210,18 @@ class Finisher:
             await self._ledger.claims.look_up(())
         answers = await self._publisher.publish([out for letter in batch for out in letter.outgoing])
         answer = iter(answers)
+        written: Counter[tuple[str, str, Reason]] = Counter()
         for letter in batch:
             problems = [(out, problem) for out in letter.outgoing if (problem := next(answer)) is not None]
             if problems:
                 self._unpublished(letter, problems)
-            else:
-                self._owner.finish(letter.item, letter.outcome)
+                continue
+            if letter.reason is not None:
+                reason: Reason = "too_large" if letter.cut else letter.reason
+                written[letter.item.record.topic, _operation(letter.item), reason] += 1
+            self._owner.finish(letter.item, letter.outcome)
+        for (topic, operation, reason), count in written.items():
+            self._notice("dead_lettered", topic=topic, operation=operation, reason=reason, count=count)
 
     def _unpublished(self, letter: _Letter, problems: list[tuple[Outgoing, Exception]]) -> None:
         """Never skipped: what cannot be written is tried again, and its record parked when that takes long."""
@@ -237,3 +244,8 @@ class Finisher:
         route: Route | None = item.route
         operation = None if route is None else route.plan.operation
         return Parking(item.record, why, None, operation, due)
+
+
+def _operation(item: Item) -> str:
+    route: Route | None = item.route
+    return "none" if route is None else route.name

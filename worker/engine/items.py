@@ -1,5 +1,7 @@
 """A record in flight."""
 
+from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -59,6 +61,7 @@ class Item:
     format = FORMAT
 
     result: Result  # set when its handler has ended with one
+    trace: Sequence[tuple[str, bytes]] = ()  # while tracing: the context that goes out with its results
 
     def __init__(self, record: Record, lane: Lane | None, size: int) -> None:
         self.record = record
@@ -91,3 +94,7 @@ class Item:
     def forget(self) -> None:
         """Let go of what a finished item behind a gap no longer needs: only its offset counts now."""
         self.record = self.message = self.result = None  # type: ignore[assignment]
+
+
+# The item whose handler runs here: in its own task, in tasks and threads it starts; for log lines that do not say.
+CURRENT: ContextVar[Item | None] = ContextVar("oncebox_item", default=None)

@@ -31,6 +31,11 @@ class Janitor:
         self._duties = duties
         self._notice = notice
 
+    @property
+    def duties(self) -> list[str]:
+        """What they are called."""
+        return [duty.name for duty in self._duties]
+
     def start(self, tasks: Tasks) -> None:
         """Go round for ever, a task for each duty."""
         for duty in self._duties:

@@ -30,6 +30,8 @@ class Letters:
         """The original key, value and headers, and why it is here; the original timestamp becomes a header."""
         record = item.record
         headers: Headers = [*record.headers, *self._errors(record, item, detail)]
+        # Beside the original ones, which stay unchanged.
+        headers += [(f"oncebox.{name}", value) for name, value in getattr(item, "trace", ())]
         route = getattr(item, "route", None)
         if route is not None:
             headers += [
@@ -67,7 +69,7 @@ class Letters:
         headers: Headers = [
             ("oncebox.source", f"{record.topic}/{record.partition}@{record.offset}".encode()),
             *self._about(item, result, fence, replayed),
-            *((n, v) for n, v in record.headers if n.lower() in _CARRIED),
+            *_carried(item),
         ]
         return Outgoing(topic, record.key, result.body, headers)
 
@@ -106,7 +108,7 @@ class Letters:
             ("oncebox.reply-status", str(status).encode()),
             ("oncebox.source", f"{record.topic}/{record.partition}@{record.offset}".encode()),
             *about,
-            *((n, v) for n, v in record.headers if n.lower() in _CARRIED),
+            *_carried(item),
         ]
         return Outgoing(topic, record.key, body, headers)
 
@@ -135,7 +137,15 @@ _STATUS = {
     "invalid_payload": 400,
 }
 _SMALL = 1024  # bytes of a header that even a cut letter carries
-_CARRIED = frozenset({"correlation-id", "correlation_id", "correlationid", "traceparent", "tracestate"})
+_TRACE = frozenset({"traceparent", "tracestate"})
+_CARRIED = frozenset({"correlation-id", "correlation_id", "correlationid"}) | _TRACE
+
+
+def _carried(item: Item) -> Headers:
+    """What a result takes over from its record; the trace goes on from our span if there is one."""
+    own: Headers = [*getattr(item, "trace", ())]
+    names = _CARRIED - _TRACE if own else _CARRIED
+    return [*((name, value) for name, value in item.record.headers if name.lower() in names), *own]
 
 
 def cut(out: Outgoing) -> Outgoing:

@@ -1,8 +1,9 @@
 """The pipeline: from fetched to finished, for all lanes of one worker."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.engine.calling import Caller, Committed, Ended, Superseded, Unfinished
@@ -18,7 +19,7 @@ from worker.engine.routes import Route
 from worker.engine.strands import Strands
 from worker.engine.tasks import Tasks
 from worker.rules.claims import Outcome, State, Status
-from worker.rules.entries import Row
+from worker.rules.entries import Answer, Row
 from worker.rules.lanes import Lane
 from worker.rules.reasons import Refused
 from worker.rules.record import Record
@@ -64,6 +65,9 @@ class Pipeline:
         self._parked: set[Place] = set()  # parked records in hand
         self.stopping = False
         self.refused: Counter[str] = Counter()  # records that no handler could be found for, by topic
+        self.delays: list[tuple[str, float]] | None = (
+            None  # topic and seconds of some records, if someone wants to know
+        )
         self.room = asyncio.Event()
         self._finisher = Finisher(
             outside.ledger,
@@ -108,6 +112,8 @@ class Pipeline:
         """Accept what one fetch delivered; never awaits."""
         items = [Item(record, lane, size_of(record)) for record in records]
         lane.receive(items, position)
+        if items and self.delays is not None:
+            lane.watched[items[-1].offset] = items[-1].record.timestamp
         entered = [item for item in items if self._enter(item)]
         if items and items[0].offset < lane.seen_below:
             entered = self._claimer.look_back(entered)
@@ -272,6 +278,8 @@ class Pipeline:
             if lane is not None:
                 lane.unfinished -= 1
                 lane.bytes -= item.size
+                if lane.watched and item.offset in lane.watched:
+                    self._delayed(lane, item.offset)
                 item.forget()
             elif item.parked is not None:
                 self._parked.discard(item.parked)
@@ -282,10 +290,20 @@ class Pipeline:
     def _count(self, items: Sequence[Item], outcome: Outcome) -> None:
         routes: Counter[Route | None] = Counter([item.route for item in items])
         for route, count in routes.items():
-            if route is not None:
-                route.outcomes[outcome] = route.outcomes.get(outcome, 0) + count
-        if None in routes:
-            self.refused.update(item.record.topic for item in items if item.route is None)
+            if route is None:
+                self.refused.update(item.record.topic for item in items if item.route is None)
+            elif len(route.outcomes) == 1:
+                (counts,) = route.outcomes.values()
+                counts[outcome] = counts.get(outcome, 0) + count
+            else:
+                for topic, some in Counter(item.record.topic for item in items if item.route is route).items():
+                    counts = route.outcomes[topic]
+                    counts[outcome] = counts.get(outcome, 0) + some
+
+    def _delayed(self, lane: Lane, offset: int) -> None:
+        timestamp = lane.watched.pop(offset)
+        if self.delays is not None and timestamp > 0:
+            self.delays.append((lane.topic, max(0.0, time.time() - timestamp / 1000)))
 
     def tick(self) -> None:
         """Called several times a second: time has passed."""
@@ -335,5 +353,16 @@ class Pipeline:
         return self._claimer.open
 
     @property
+    def claims_made(self) -> tuple[int, int]:
+        """How many keys were claimed for the first time, and how many again."""
+        return self._claimer.created, self._claimer.retried
+
+    @property
+    def answers(self) -> Mapping[Answer, int]:
+        """What rows meant for records that did not win their key."""
+        return self._claimer.answers
+
+    @property
     def waiting(self) -> int:
-        return len(self._claimer.waiting)
+        """Records that wait for another claim of their key, here or elsewhere, or for their due time."""
+        return len(self._claimer.waiting) + self._claimer.behind

@@ -36,7 +36,8 @@ class Route:
     silent: bool  # nobody is told its results
     limit: int | None = None  # of its handlers that run at once
     running: int = 0
-    outcomes: dict[Outcome, int] = field(default_factory=dict)
+    outcomes: dict[str, dict[Outcome, int]] = field(default_factory=dict)  # by topic
+    durations: list[float] | None = None  # seconds of the last executions, if someone wants to know
     backlog: deque[Any] = field(default_factory=deque)
     circuit: Circuit = field(default_factory=Circuit)
     held: deque[Any] = field(default_factory=deque)
@@ -46,6 +47,7 @@ class Route:
 
     def __post_init__(self) -> None:
         self.name = self.handler.name
+        self.outcomes = {topic: {} for topic in self.handler.topics}
 
 
 def secret_of(handler: Handler, secrets: Mapping[str, bytes]) -> bytes | None:

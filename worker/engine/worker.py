@@ -57,6 +57,7 @@ class Worker:
         self._notice = notice
         self._stopping = asyncio.Event()
         self.assigned = asyncio.Event()
+        self.read_at = 0.0  # when the reading loop went round last, by the loop's clock
         self.consumer: Consumer
 
     def lanes_assigned(self, lanes: Sequence[Lane]) -> None:
@@ -80,8 +81,9 @@ class Worker:
 
     async def read(self) -> None:
         """Fetch whatever has room, for ever."""
-        pipeline, pace = self._pipeline, self._pace
+        pipeline, pace, loop = self._pipeline, self._pace, asyncio.get_running_loop()
         while not self._stopping.is_set():
+            self.read_at = loop.time()
             lanes = self.consumer.lanes
             ready, full = self._ready(lanes)
             if not ready:

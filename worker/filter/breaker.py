@@ -15,7 +15,7 @@ class Breaker:
     """Counts failures in a row; opens for one second, doubling to thirty, and half-opens for a single call."""
 
     def __init__(self, name: str, notice: Notice, clock: Callable[[], float] = time.monotonic) -> None:
-        self._name = name
+        self.name = name
         self._notice = notice
         self._clock = clock
         self._failures = 0
@@ -45,7 +45,7 @@ class Breaker:
         self._failures = 0
         if self._pause:
             self._pause, self._trying = 0.0, False
-            self._notice("filter_resumed", calls=self._name, after_seconds=round(self._clock() - self._since, 3))
+            self._notice("filter_resumed", calls=self.name, after_seconds=round(self._clock() - self._since, 3))
 
     def failed(self, era: int, error: Exception) -> None:
         # Calls that fail together are one piece of news: only the one that opened the circuit sets the pause.
@@ -64,7 +64,7 @@ class Breaker:
             self._pause, self._since = _FIRST_PAUSE, now
             self._until = now + _FIRST_PAUSE
             told = str(error) or type(error).__name__
-            self._notice("filter_paused", calls=self._name, error=told, next="Postgres answers without it")
+            self._notice("filter_paused", calls=self.name, error=told, next="Postgres answers without it")
 
     def abandoned(self, era: int) -> None:
         """The call was cancelled: no news, but another one may try."""

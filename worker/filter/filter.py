@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from worker.filter.breaker import Breaker, Notice
 from worker.filter.sealed import Sealer
-from worker.filter.wire import Wire, packed
+from worker.filter.wire import Watch, Wire, packed
 from worker.filter.writer import Writer
 from worker.rules.entries import Row
 
@@ -26,13 +26,15 @@ class Filter:
         now: Callable[[], float],
         alive: Callable[[], bool],
         notice: Notice,
+        watch: Watch | None = None,
     ) -> None:
         self._now = now
         self._alive = alive
         self._closed = False
         self._prefix = b"oncebox:" + ledger_id
         self._sealer = Sealer(ledger_id, key)
-        self._wire = Wire(url, timeout=timeout)
+        self._wire = Wire(url, timeout=timeout, watch=watch)
+        self.asked = self.answered = 0
         self._reads = Breaker("reads", notice)
         self._writer = Writer(self._wire, self._sealer, self._prefix, now=now, timeout=timeout, notice=notice)
 
@@ -60,11 +62,13 @@ class Filter:
         now_ms = self._now() * 1000
         opened = self._sealer.open
         found = {}
+        self.asked += len(wanted)
         for (id_, fingerprint), value in zip(wanted.items(), values, strict=True):
             if type(value) is bytes:
                 row = opened(value, id_, fingerprint, now_ms)
                 if row is not None:
                     found[id_] = row
+        self.answered += len(found)
         return found
 
     def remember(self, rows: Iterable[Row]) -> None:

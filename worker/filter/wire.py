@@ -6,7 +6,8 @@ sent as one piece; connections, TLS and login are the client's.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from hiredis import pack_command
@@ -18,13 +19,15 @@ from redis.backoff import NoBackoff
 from worker.filter.breaker import Breaker
 from worker.filter.probe import explain_redis_error
 
+# Told of every request: reads or writes, seconds, and whether it broke.
+Watch = Callable[[str, float, bool], None]
 _MOST_CONNECTIONS: Final = 32  # more than claims in flight; a connection is made only when all others are busy
 
 
 class Wire:
     """The connections of one filter."""
 
-    def __init__(self, url: str, *, timeout: float) -> None:
+    def __init__(self, url: str, *, timeout: float, watch: Watch | None = None) -> None:
         try:
             given: dict[str, Any] = dict(parse_url(url))
         except ValueError as error:
@@ -45,6 +48,7 @@ class Wire:
         }
         self._pool: Any = ConnectionPool(**options)
         self._timeout = timeout
+        self._watch = watch or _unwatched
         self._closed = False
 
     async def ask(self, request: bytes, replies: int, breaker: Breaker) -> list[Any] | None:
@@ -55,15 +59,18 @@ class Wire:
         era = None if self._closed else breaker.begin()
         if era is None:
             return None
+        began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._exchange(request, replies)
         except Exception as error:  # whatever the client raises: Redis only saves work
+            self._watch(breaker.name, time.monotonic() - began, True)
             breaker.failed(era, error)
             return None
         except BaseException:
             breaker.abandoned(era)
             raise
+        self._watch(breaker.name, time.monotonic() - began, False)
         breaker.succeeded(era)
         return answer
 
@@ -87,6 +94,10 @@ class Wire:
             if not whole or self._closed:
                 await connection.disconnect(nowait=True)
             await self._pool.release(connection)
+
+
+def _unwatched(op: str, seconds: float, broke: bool) -> None:
+    pass
 
 
 def packed(commands: Iterable[tuple[str | int | bytes, ...]]) -> bytes:

@@ -77,6 +77,21 @@ class Consumer:
         fetcher = self._consumer._fetcher
         return fetcher is None or not fetcher._fetch_task.done()
 
+    @property
+    def placed(self) -> bool:
+        """Whether the group has given us what it wants us to read, perhaps nothing, and each lane has its place."""
+        return self._placing is not None and self._placing.done() and not self._placing.cancelled()
+
+    def seen_end(self, lane: Lane) -> int:
+        """Where the lane's log ended when it was fetched last; 0 when that is not known."""
+        tp = TopicPartition(lane.topic, lane.partition)
+        return self._consumer.last_stable_offset(tp) or 0 if tp in self._consumer.assignment() else 0
+
+    async def refresh(self) -> None:
+        """Ask any broker about the cluster; raises ServiceUnavailable when none answers."""
+        if not await self._consumer._client.force_metadata_update():
+            raise ServiceUnavailable("kafka", "Kafka did not answer: no broker could be asked")
+
     async def start(self) -> None:
         async with explain_bootstrap(self._settings.kafka):
             await self._consumer.start()

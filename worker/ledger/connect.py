@@ -13,10 +13,15 @@ import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from worker.errors import ServiceUnavailable
+from worker.ledger.clock import clock
 from worker.settings import DatabaseSettings
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Connect = Callable[[], Awaitable[Connection]]
+# Told of every round trip: the statement's text, seconds, and whether it broke.
+Watch = Callable[[str, float, bool], None]
+TRANSACTION = "transaction"
+CONNECT = "connect"
 
 # Every statement of ours counts on seeing, after it waited for a lock, what was committed meanwhile.
 RARE: Mapping[str, str] = {"default_transaction_isolation": "read committed"}
@@ -87,18 +92,23 @@ def connector(
 class Line:
     """One connection, opened when needed, thrown away whenever a call broke. One caller at a time."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, watch: Watch | None = None) -> None:
         self._connect = connect
+        self._watch = watch or _unwatched
         self._connection: Connection | None = None
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run one statement; `ServiceUnavailable` means its outcome is unknown."""
         connection = await self.connection()
+        began = clock()
         try:
-            return await connection.fetch(query, *arguments)
+            rows = await connection.fetch(query, *arguments)
         except BROKEN as error:
             self.drop()
+            self._watch(query, clock() - began, True)
             raise unavailable(error) from error
+        self._watch(query, clock() - began, False)
+        return rows
 
     async def fetchval(self, query: str, *arguments: Any) -> Any:
         rows = await self.fetch(query, *arguments)
@@ -109,6 +119,7 @@ class Line:
         """Several statements that commit together; `ServiceUnavailable` means the outcome of all is unknown."""
         connection = await self.connection()
         block = connection.transaction()
+        began = clock()
         try:
             await block.start()
             yield connection
@@ -117,8 +128,10 @@ class Line:
             # The server rolls back what it was not told to commit; asking it to could take as long as the failure did.
             self.drop()
             if isinstance(error, BROKEN):
+                self._watch(TRANSACTION, clock() - began, True)
                 raise unavailable(error) from error
             raise
+        self._watch(TRANSACTION, clock() - began, False)
 
     def drop(self) -> None:
         """Forget the connection without waiting for a server that may not answer."""
@@ -136,18 +149,21 @@ class Line:
         """The open connection, or a new one; whatever keeps us from it may be over at the next try."""
         connection = self._connection
         if connection is None or connection.is_closed():
+            began = clock()
             try:
                 connection = self._connection = await self._connect()
             except (*BROKEN, asyncpg.PostgresError) as error:
+                self._watch(CONNECT, clock() - began, True)
                 raise unavailable(error) from error
+            self._watch(CONNECT, clock() - began, False)
         return connection
 
 
 class Lines:
     """A few lines shared by callers that wait for a free one."""
 
-    def __init__(self, connect: Connect, size: int) -> None:
-        self._all = [Line(connect) for _ in range(size)]
+    def __init__(self, connect: Connect, size: int, watch: Watch | None = None) -> None:
+        self._all = [Line(connect, watch) for _ in range(size)]
         self._free: asyncio.Queue[Line] = asyncio.Queue()
         for line in self._all:
             self._free.put_nowait(line)
@@ -168,6 +184,10 @@ class Lines:
     async def close(self) -> None:
         for line in self._all:
             await line.close()
+
+
+def _unwatched(statement: str, seconds: float, broke: bool) -> None:
+    pass
 
 
 def unavailable(error: BaseException) -> ServiceUnavailable:

@@ -7,16 +7,17 @@ from typing import Any
 
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
-from worker.ledger.connect import HOT, RARE, Lines, connector
+from worker.ledger.connect import HOT, RARE, Lines, Watch, connector
 from worker.ledger.feeds import Feeds
 from worker.ledger.fences import Fences
 from worker.ledger.finals import Finals
 from worker.ledger.migrate import refuse_stale_schema
 from worker.ledger.operations import register, register_topics
 from worker.ledger.parking import ParkingLot
-from worker.ledger.queries import load_queries
+from worker.ledger.queries import load_queries, named
 from worker.ledger.sessions import Session
 from worker.ledger.settling import Settling
+from worker.ledger.survey import Survey
 from worker.ledger.transactions import Transactions
 from worker.rules.handlers import Handler
 from worker.settings import DatabaseSettings
@@ -39,11 +40,13 @@ class PostgresLedger:
         first_probe: float,
         notice: Notice,
         role: str = "run",
+        watch: Watch | None = None,
     ) -> None:
         self._settings = settings
         self._notice = notice
         self.queries = load_queries(settings.schema_name)
         queries = self.queries
+        watch = None if watch is None else named(watch, queries)
         self.fences = Fences()
         # A worker that stops inside a transaction keeps rows locked; the server gives up on it when its lease is over.
         hot = connector(settings, role=role, options=HOT, idle_limit=lease)
@@ -57,14 +60,17 @@ class PostgresLedger:
             limit=max(longest_timeout, settings.statement_timeout.total_seconds()),
             idle_limit=max(longest_timeout, lease),
         )
-        self._hot = Lines(hot, settings.hot_connections)
-        self._rare = Lines(rare, 2)
-        self._user = Lines(user, settings.transaction_connections)
-        self.session = Session(renewal, queries, lease=lease, role=role, held=self.fences.held, notice=notice)
+        self._hot = Lines(hot, settings.hot_connections, watch)
+        self._rare = Lines(rare, 2, watch)
+        self._user = Lines(user, settings.transaction_connections, watch)
+        self.session = Session(
+            renewal, queries, lease=lease, role=role, held=self.fences.held, notice=notice, watch=watch
+        )
         self.claims = Claims(self._hot, queries, self.session, self.fences, crash_cap=crash_cap, notice=notice)
         self.finals = Finals(self._hot, queries, self.fences, lease=lease, first_probe=first_probe, notice=notice)
         self.parking = ParkingLot(self._rare, queries, notice)
         self.feeds = Feeds(self._rare, queries)
+        self.survey = Survey(self._rare, queries)
         self.settling = Settling(self._rare, queries, self.session, first_probe=first_probe, notice=notice)
         self.transactions = Transactions(self._user, queries, self.fences)
 
@@ -103,7 +109,7 @@ class PostgresLedger:
     async def ping(self) -> Any:
         """A round trip to the primary."""
         async with self._rare.take() as line:
-            return await line.fetchval("SELECT 1")
+            return await line.fetchval(self.queries["ping"])
 
     def line(self) -> Any:
         """A connection for rare statements, as a context manager."""

@@ -1,5 +1,6 @@
 """Named queries, read once from the files beside this one."""
 
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 
 SCHEMA = "oncebox"
@@ -22,3 +23,13 @@ def load_queries(schema: str = SCHEMA) -> dict[str, str]:
 def in_schema(text: str, schema: str) -> str:
     """The text with every `oncebox.` qualifier replaced; the settings made sure that the name is an identifier."""
     return text if schema == SCHEMA else text.replace(f"{SCHEMA}.", f'"{schema}".')
+
+
+def named(watch: Callable[[str, float, bool], None], queries: Mapping[str, str]) -> Callable[[str, float, bool], None]:
+    """Who is told of round trips by the texts of their statements, and wants to hear names."""
+    names = {text: name for name, text in queries.items()}
+
+    def told(text: str, seconds: float, broke: bool) -> None:
+        watch(names.get(text, text), seconds, broke)
+
+    return told

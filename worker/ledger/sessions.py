@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from worker.ledger.clock import clock
-from worker.ledger.connect import Connect, Line
+from worker.ledger.connect import Connect, Line, Watch
 from worker.version import VERSION
 
 Notice = Callable[..., None]
@@ -30,10 +30,11 @@ class Session:
         role: str,
         held: Callable[[], set[int]],
         notice: Notice,
+        watch: Watch | None = None,
     ) -> None:
         self.id = 0
         self.lease = lease
-        self._line = Line(connect)
+        self._line = Line(connect, watch)
         self._queries = queries
         self._role = role
         self._held = held

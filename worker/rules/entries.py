@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 from worker.rules.claims import Kind, State, Status
@@ -64,7 +64,7 @@ class Won:
     failed_at: datetime | None = None
 
 
-class Answer(Enum):
+class Answer(StrEnum):
     """What a row means for one record that carries its key."""
 
     MISUSE = "misuse"

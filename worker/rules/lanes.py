@@ -24,6 +24,7 @@ class Lane:
         "seen_below",
         "topic",
         "unfinished",
+        "watched",
         "watermark",
     )
 
@@ -39,6 +40,7 @@ class Lane:
         self.committed: int | None = None  # what Kafka acknowledged last
         self.forgotten: dict[float, int] = {}  # by ttl: below this offset all was finished longer ago than that
         self.seen_below = 0  # the highest of these
+        self.watched: dict[int, int] = {}  # timestamps of the few records whose delay is measured, by offset
 
     def receive(self, items: Sequence[Any], position: int) -> None:
         """Take what one fetch delivered, with the position read in the same step."""
