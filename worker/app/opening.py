@@ -32,6 +32,7 @@ from worker.settings import Settings
 
 # By the name of a store: who is told of each round trip to it.
 Watching = Callable[[str], Callable[[str, float, bool], None]]
+_FIRST_PROBE = 10.0  # where the handler's own is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,8 @@ def make_ledger(
         settings.database,
         lease=settings.engine.lease.total_seconds(),
         crash_cap=settings.engine.crash_cap,
-        longest_timeout=max(h.timeout.total_seconds() for h in handlers),
-        first_probe=min(_first_probe(h) for h in handlers),
+        longest_timeout=max((h.timeout.total_seconds() for h in handlers), default=0.0),
+        first_probe=min((_first_probe(h) for h in handlers), default=_FIRST_PROBE),
         notice=notice,
         role=role,
         watch=None if watch is None else watch("postgres"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from worker.app.handlers import effective_handlers, refuse_missing_topics
 from worker.app.observing import Observing, observing
+from worker.app.housekeeping import house_duties, topic_lister
 from worker.app.opening import Engine, open_engine
 from worker.app.process import run_until_signalled
 from worker.engine.janitor import Janitor, claim_duties, parked_duty
@@ -14,6 +15,7 @@ from worker.engine.pipeline import Pipeline
 from worker.engine.worker import Pace, Worker
 from worker.errors import OnceboxError, ServiceUnavailable
 from worker.kafka.consumer import Consumer
+from worker.kafka.holds import Holds
 from worker.kafka.places import Places
 from worker.observe.logs import notice
 from worker.rules.registry import Registry
@@ -50,19 +52,22 @@ class _Member:
         self._engine = engine
         pace = Pace(2 * limits.in_flight, limits.in_flight_bytes, kafka.fetch_records, limits.drain.total_seconds())
         self._worker = Worker(pipeline, pace, beat=ledger.session.beat, notice=notice)
-        self._ttls = {t: {r.plan.ttl for r in engine.routes if t in r.handler.topics} for t in engine.topics}
-        places = Places(group=kafka.group, start=kafka.start, ttls=self._ttls, feeds=ledger.feeds, notice=notice)
+        self._reads = {t: {r.plan.operation for r in engine.routes if t in r.handler.topics} for t in engine.topics}
+        places = Places(group=kafka.group, start=kafka.start, operations=self._reads, feeds=ledger.feeds, notice=notice)
         self._consumer = Consumer(settings, engine.topics, self._worker, places, notice)
         self._worker.consumer = self._consumer
         every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
         operations = [route.plan.operation for route in engine.routes]
         parked = parked_duty(ledger.parking, pipeline.take_parked, operations, every=every, hold=hold)
-        self._janitor = Janitor([*claim_duties(ledger, every), parked], notice)
+        house = house_duties(settings, ledger, notice)
+        self._janitor = Janitor([*claim_duties(ledger, every), parked, *house], notice)
+        self._holds = Holds(self._consumer, kafka.group, ledger.feeds, notice)
 
     async def work(self, stop: asyncio.Event, seen: Observing, *, until_idle: bool) -> None:
         engine, worker, consumer, notice = self._engine, self._worker, self._consumer, self._engine.notice
         kafka, limits, tasks = engine.settings.kafka, engine.settings.engine, engine.tasks
         tasks.spawn(worker.tick(), "tick")
+        await self._register_feeds()
         try:
             await consumer.start()
             _freeze()
@@ -71,7 +76,8 @@ class _Member:
             tasks.spawn(worker.commit(), "commit")
             self._janitor.start(tasks)
             every = limits.sample_every.total_seconds()
-            tasks.spawn(worker.sample(engine.ledger.feeds, kafka.group, self._ttls, every), "sample")
+            tasks.spawn(worker.sample(engine.ledger.feeds, kafka.group, self._reads, every), "sample")
+            tasks.spawn(self._holds.watch(), "holds")
             notice("worker_started", group=kafka.group, session=engine.ledger.session.id, topics=engine.topics)
             tasks.spawn(_watch(engine.pipeline, consumer, limits.overdue_limit), "watchdog")
             await self._until_over(stop, until_idle=until_idle)
@@ -83,6 +89,13 @@ class _Member:
         finally:
             await consumer.stop()
         self._account()
+
+    async def _register_feeds(self) -> None:
+        """Every partition, whoever reads it: none of what its records may need is pruned before they were read."""
+        listed = await topic_lister(self._engine.settings)(self._engine.topics)
+        for topic, found in listed.items():
+            group, partitions = self._engine.settings.kafka.group, range(found.partitions)
+            await self._engine.ledger.feeds.register(group, topic, partitions, self._reads[topic])
 
     async def _until_over(self, stop: asyncio.Event, *, until_idle: bool) -> None:
         """Wait for a signal, the end of the backlog if that was asked for, or a task that died: its error is raised."""

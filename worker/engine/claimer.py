@@ -83,7 +83,7 @@ class Claimer:
         """Look up, before claiming, items whose position was finished longer ago than their entry is kept."""
         fresh = []
         for item in items:
-            if item.lane is not None and item.lane.may_be_forgotten(item.offset, item.plan.ttl):
+            if item.lane is not None and item.lane.may_be_forgotten(item.offset, item.plan.operation):
                 self._seen_before.add(item)
             else:
                 fresh.append(item)

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from worker.engine.pipeline import Pipeline
 from worker.engine.ports import Notice
 from worker.errors import ServiceUnavailable
-from worker.rules.lanes import Lane, remember_forgotten
+from worker.rules.lanes import Lane, Progress, remember_forgotten
 from worker.rules.record import Record
 
 # Finished records behind one that takes long cost only a little each; more than this stops reading the partition.
@@ -26,14 +27,17 @@ class Consumer(Protocol):
         self, lanes: Sequence[Lane], *, most: int, wait_ms: int
     ) -> list[tuple[Lane, Sequence[Record], int]]: ...
     async def commit(self, *, closing: bool = False) -> None: ...
-    async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]: ...
+    async def measure(self, lanes: Sequence[Lane]) -> dict[Lane, int]: ...
 
 
 class Feeds(Protocol):
     """What is known about the progress of consumer groups."""
 
-    async def sample(self, group: str, ends: Mapping[Lane, int]) -> None: ...
-    async def forgotten(self, topic: str, ttl: float) -> dict[int, int]: ...
+    async def moment(self) -> datetime: ...
+    async def sample(self, group: str, moment: datetime, progress: Sequence[Progress]) -> None: ...
+    async def forgotten(
+        self, topic: str, operations: Collection[int], topic_id: bytes | None
+    ) -> dict[int, dict[int, int]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +134,26 @@ class Worker:
             await asyncio.sleep(self._pace.commit_every)
             await self.consumer.commit()
 
-    async def sample(self, feeds: Feeds, group: str, ttls: Mapping[str, Collection[float]], every: float) -> None:
+    async def sample(self, feeds: Feeds, group: str, operations: Mapping[str, Collection[int]], every: float) -> None:
         """Store how far each lane has come, and learn what may have been forgotten, for ever."""
         while True:
             await self.assigned.wait()
-            lanes = [lane for lane in self.consumer.lanes if not lane.revoked]
             try:
-                for topic in {lane.topic for lane in lanes}:
-                    await remember_forgotten(feeds, topic, ttls[topic], lanes)
-                await feeds.sample(group, await self.consumer.end_offsets(lanes))
+                await self._sample(feeds, group, operations)
             except (ServiceUnavailable, TimeoutError) as error:
                 self._notice("sample_delayed", error=f"{type(error).__name__}: {error}", next="trying again")
             await asyncio.sleep(every)
+
+    async def _sample(self, feeds: Feeds, group: str, operations: Mapping[str, Collection[int]]) -> None:
+        lanes = [lane for lane in self.consumer.lanes if not lane.revoked and lane.held is None]
+        for topic in {lane.topic for lane in lanes}:
+            await remember_forgotten(feeds, topic, operations[topic], lanes)
+        # In this order, however long each step takes: at that moment the watermark was reached, and the log no longer
+        # than it is found to be.
+        watermarks = {lane: lane.committed for lane in lanes if lane.committed is not None}
+        moment = await feeds.moment()
+        ends = await self.consumer.measure(list(watermarks))
+        await feeds.sample(group, moment, [Progress(lane, end, watermarks[lane]) for lane, end in ends.items()])
 
     async def reach(self, ends: dict[tuple[str, int], int]) -> list[Lane]:
         """Wait until Kafka has acknowledged a watermark at or past each of these offsets.

@@ -14,6 +14,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, Of
 
 from worker.errors import ServiceUnavailable
 from worker.kafka.bootstrap import explain_bootstrap
+from worker.kafka.listing import list_topics
 from worker.kafka.places import Places
 from worker.kafka.security import client_options
 from worker.rules.lanes import Lane
@@ -177,6 +178,38 @@ class Consumer:
             raise ServiceUnavailable("kafka", f"Kafka did not answer: {type(error).__name__}") from error
         return {wanted[tp]: offset for tp, offset in ends.items()}
 
+    async def measure(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
+        """As end_offsets, of those that still are the log they were; the others are held."""
+        ends = await self.end_offsets(lanes)
+        try:
+            listed = await list_topics(self._consumer._client, {lane.topic for lane in lanes})
+        except KafkaError as error:
+            raise ServiceUnavailable("kafka", f"Kafka did not list topics: {type(error).__name__}") from error
+        same: dict[Lane, int] = {}
+        for lane, end in ends.items():
+            found = listed.get(lane.topic)
+            if found is not None and None not in (found.id, lane.topic_id) and found.id != lane.topic_id:
+                self._hold_lane(lane, "the topic was created anew while it was read")
+            elif lane.committed is not None and lane.committed > end:
+                self._hold_lane(lane, f"the log ends at {end}, below offset {lane.committed}: it was cut or made anew")
+            else:
+                same[lane] = end
+        return same
+
+    async def place_again(self, lane: Lane) -> None:
+        """Find the place of a held lane anew, as an operator decided, and read on; nothing of it may be in flight.
+
+        It comes back as a new lane. A rebalance meanwhile ends this: it finds all places anew.
+        """
+        assert not lane.unfinished
+        tp = TopicPartition(lane.topic, lane.partition)
+        if self._lanes.get(tp) is lane and not lane.revoked:
+            placing = asyncio.get_running_loop().create_task(self._place([tp]), name="placing again")
+            self._placing = placing
+            await asyncio.wait([placing])
+            if not placing.cancelled():
+                placing.result()
+
     async def stop(self) -> None:
         """Leave the group; never hangs, whatever the broker does. Drain and commit before."""
         if self._placing is not None:
@@ -221,7 +254,9 @@ class Consumer:
             else:
                 self._notice("partition_held", partition=str(lane), why=lane.held, alert="operator must decide")
             lanes[tp] = lane
-        self._lanes = lanes
+        for tp in lanes.keys() & self._lanes.keys():
+            self._lanes[tp].revoked = True
+        self._lanes = {**self._lanes, **lanes}
         self._owner.lanes_assigned(list(lanes.values()))
 
     async def _out_of_range(self, error: OffsetOutOfRangeError) -> None:
@@ -266,8 +301,13 @@ class Consumer:
         if self._errors[tp] >= _READ_ERRORS:
             self._hold(tp, lane, f"offset {position} cannot be read: {type(error).__name__}: {error}")
 
+    def _hold_lane(self, lane: Lane, why: str) -> None:
+        tp = TopicPartition(lane.topic, lane.partition)
+        if self._lanes.get(tp) is lane and lane.held is None and not lane.revoked:
+            self._hold(tp, lane, why)
+
     def _hold(self, tp: TopicPartition, lane: Lane, why: str) -> None:
-        lane.held = why
+        lane.held, lane.held_at = why, lane.position
         self._consumer.pause(tp)
         self._notice("partition_held", partition=str(lane), why=why, alert="operator must decide")
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.metadata import MetadataRequest
 
 from worker.errors import ConfigError, ServiceUnavailable
 from worker.kafka.bootstrap import explain_bootstrap
+from worker.kafka.listing import list_topics
 from worker.kafka.security import client_options
+from worker.rules.horizons import FoundTopic
 from worker.settings import KafkaSettings
 
 UNKNOWN_TOPIC = 3
@@ -93,6 +95,13 @@ class Topics:
             # A partition between two leaders has a code of its own, and exists.
             checked({**topic, "partitions": []}, allowed=(UNKNOWN_TOPIC,))
         return {name: len(topic["partitions"]) for name, topic in topics.items() if not topic["error_code"]}
+
+    async def found(self, names: Collection[str]) -> dict[str, FoundTopic]:
+        """Those of the names that are topics now, with their ids where the broker tells; raises if it is not sure."""
+        try:
+            return await list_topics(self._admin._client, names)
+        except (KafkaError, TimeoutError) as error:
+            raise ServiceUnavailable("kafka", f"Kafka did not list topics: {type(error).__name__}: {error}") from error
 
     async def missing(self, names: Collection[str]) -> list[str]:
         """Those of the names that are no topics."""

@@ -118,8 +118,10 @@ class Finals:
 
         async def call(line: Line) -> set[bytes]:
             async with line.transaction() as tx:
-                changed = [r[0] for r in await tx.fetch(self._queries["fail"], *arguments)]
+                rows = await tx.fetch(self._queries["fail"], *arguments)
+                changed = [r[0] for r in rows]
                 await self._leave_doubt(tx, changed)
+                await tx.execute(self._queries["move_expiry"], changed, [r[1] for r in rows])
                 return {f.id for f in failed} - {i.bytes for i in changed}
 
         undecided = await self._repeat(call)
@@ -133,8 +135,10 @@ class Finals:
 
         async def call(line: Line) -> set[bytes]:
             async with line.transaction() as tx:
-                changed = [r[0] for r in await tx.fetch(self._queries["release"], *arguments)]
+                rows = await tx.fetch(self._queries["release"], *arguments)
+                changed = [r[0] for r in rows]
                 await self._leave_doubt(tx, changed)
+                await tx.execute(self._queries["move_expiry"], changed, [r[1] for r in rows])
                 return {r.id for r in released} - {i.bytes for i in changed}
 
         undecided = await self._repeat(call)

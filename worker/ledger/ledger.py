@@ -15,6 +15,8 @@ from worker.ledger.migrate import refuse_stale_schema
 from worker.ledger.operations import register, register_topics
 from worker.ledger.parking import ParkingLot
 from worker.ledger.queries import load_queries, named
+from worker.ledger.pruning import Pruning
+from worker.ledger.retention import Retention
 from worker.ledger.sessions import Session
 from worker.ledger.settling import Settling
 from worker.ledger.survey import Survey
@@ -66,11 +68,14 @@ class PostgresLedger:
         self.session = Session(
             renewal, queries, lease=lease, role=role, held=self.fences.held, notice=notice, watch=watch
         )
+        self._slow = Lines(rare, 1, watch)
         self.claims = Claims(self._hot, queries, self.session, self.fences, crash_cap=crash_cap, notice=notice)
         self.finals = Finals(self._hot, queries, self.fences, lease=lease, first_probe=first_probe, notice=notice)
         self.parking = ParkingLot(self._rare, queries, notice)
         self.feeds = Feeds(self._rare, queries)
         self.survey = Survey(self._rare, queries)
+        self.pruning = Pruning(self._slow, queries)
+        self.retention = Retention(self._slow, queries)
         self.settling = Settling(self._rare, queries, self.session, first_probe=first_probe, notice=notice)
         self.transactions = Transactions(self._user, queries, self.fences)
 
@@ -120,5 +125,5 @@ class PostgresLedger:
         with suppress(ServiceUnavailable, TimeoutError):
             await asyncio.wait_for(self.finals.tidy(), _LAST_WRITE)
         await self.session.close()
-        for lines in (self._hot, self._rare, self._user):
+        for lines in (self._hot, self._rare, self._slow, self._user):
             await lines.close()

@@ -6,6 +6,7 @@ import asyncpg
 
 from worker.errors import ConfigError
 from worker.ledger.connect import Connection, Line
+from worker.rules.durations import duration
 from worker.rules.handlers import Handler
 
 
@@ -37,6 +38,7 @@ async def register(
                 handler.scope.lifetime.total_seconds(),
                 (handler.timeout + handler.effect_horizon).total_seconds(),
                 group,
+                None if handler.scope.audit_ttl is None else duration(handler.scope.audit_ttl).total_seconds(),
             )
         return numbers
 

@@ -56,6 +56,15 @@ class EngineSettings(Group):
     sample_every: Annotated[Duration, between("1s", "1h")] = timedelta(seconds=60)
     """Longer: log time is coarser and pruning later. Shorter: more rows."""
 
+    keep_history: Annotated[Duration, between("1h", "3650d")] = timedelta(days=90)
+    """How long probes, verdicts and refused results are kept. Longer: more rows. Shorter: less to look back on."""
+
+    keep_sessions: Annotated[Duration, between("1h", "3650d")] = timedelta(days=7)
+    """How long ended sessions are kept. Longer: more rows. Shorter: fewer traces of workers that died."""
+
+    keep_audit: Annotated[Duration, between("1d", "3650d")] = timedelta(days=730)
+    """How long acts of operators are kept. Longer: more rows. Shorter: nobody knows any more who did what."""
+
     overdue_limit: Annotated[int, Field(ge=1, le=10_000)] = 32
     """Handlers that ignored their timeout before the worker restarts. More: they fill it. Fewer: more restarts."""
 

@@ -78,7 +78,7 @@ class MemoryConsumer:
         for place, lane in self._lanes.items():
             lane.committed = self._topics.committed[place] = lane.watermark.advance()
 
-    async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
+    async def measure(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
         return {lane: len(self._topics.records[lane.topic, lane.partition]) for lane in lanes}
 
     def close(self) -> None:

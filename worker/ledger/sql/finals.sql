@@ -42,7 +42,7 @@ UPDATE oncebox.entries e
   FROM (SELECT x.id, x.fence, x.error, clock_timestamp() + x.delay * interval '1 second' AS due_at, clock_timestamp() AS now
           FROM unnest($1::uuid[], $2::bigint[], $3::float8[], $4::text[]) x(id, fence, delay, error) OFFSET 0) u
  WHERE e.id = u.id AND e.fence = u.fence AND e.state IN (1, 4)
-RETURNING e.id
+RETURNING e.id, e.operation
 
 -- name: release
 -- in_progress -> failed_retryable, due now, counting nothing: a claim whose handler never started.
@@ -53,7 +53,7 @@ UPDATE oncebox.entries e
   FROM (SELECT x.id, x.fence, clock_timestamp() AS now
           FROM unnest($1::uuid[], $2::bigint[]) x(id, fence) OFFSET 0) u
  WHERE e.id = u.id AND e.fence = u.fence AND e.state IN (1, 4)
-RETURNING e.id
+RETURNING e.id, e.operation
 
 -- name: doubt
 -- in_progress -> unknown: an external handler ended inside its effect without proof.

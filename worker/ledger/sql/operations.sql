@@ -8,10 +8,13 @@ SELECT EXISTS (SELECT 1 FROM oncebox.entries WHERE operation = $1)
 
 -- name: register_operation
 -- $1 scope  $2 operation  $3 kind  $4 identity  $5 ttl in seconds  $6 quiet in seconds  $7 group
-INSERT INTO oncebox.operations AS o (scope, operation, kind, identity, ttl, quiet, groups)
-VALUES ($1, $2, $3, $4, $5::float8 * interval '1 second', $6::float8 * interval '1 second', ARRAY[$7::text])
+-- $8 audit ttl in seconds (null: none)
+INSERT INTO oncebox.operations AS o (scope, operation, kind, identity, ttl, quiet, groups, audit_ttl)
+VALUES ($1, $2, $3, $4, $5::float8 * interval '1 second', $6::float8 * interval '1 second', ARRAY[$7::text],
+        $8::float8 * interval '1 second')
 ON CONFLICT (scope, operation) DO UPDATE
    SET kind = excluded.kind, identity = excluded.identity, ttl = excluded.ttl, quiet = excluded.quiet,
+       audit_ttl = excluded.audit_ttl,
        groups = CASE WHEN $7::text = ANY(o.groups) THEN o.groups ELSE o.groups || $7::text END
 RETURNING id
 

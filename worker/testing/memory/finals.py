@@ -67,6 +67,7 @@ class MemoryFinals:
             entry.attempts += int(running)
             entry.due_at = self._tables.clock() + (one.delay if running else 0.0)
             self._tables.note_failure(entry, one.error)
+            self._tables.keep_as_declared(entry)
             changed.add(one.id)
         self._leave_doubt(changed)
         await self._answered(failed)
@@ -79,6 +80,7 @@ class MemoryFinals:
             entry = self._tables.entries.get(one.id)
             if entry is not None and entry.fence == one.fence and entry.state in (State.IN_PROGRESS, State.UNKNOWN):
                 entry.state, entry.due_at = State.FAILED_RETRYABLE, self._tables.clock()
+                self._tables.keep_as_declared(entry)
                 changed.add(one.id)
         self._leave_doubt(changed)
         await self._answered(released)

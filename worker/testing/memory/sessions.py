@@ -125,7 +125,6 @@ class MemorySettling:
                 tables.doubt(entry, lease=self._session.lease, first_probe=self._first_probe)
             else:
                 entry.due_at = tables.clock()
-            if entry.operation in tables.terms:
-                tables.keep(entry, tables.terms[entry.operation].ttl)
+            tables.keep_as_declared(entry)
         tables.wake_parked(e.id for e in entries if e.state is not State.UNKNOWN)
         return [entry.state for entry in entries]

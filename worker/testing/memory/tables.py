@@ -136,6 +136,12 @@ class Tables:
         if entry.expires_at < now + ttl / 2:
             entry.expires_at = now + ttl
 
+    def keep_as_declared(self, entry: Entry) -> None:
+        """As keep, by the TTL that was registered for the entry's operation."""
+        terms = self.terms.get(entry.operation)
+        if terms is not None:
+            self.keep(entry, terms.ttl)
+
     def note(self, event: Event) -> None:
         """Keep what happened, once per entry, event and fence."""
         if not any((e.id, e.event, e.fence) == (event.id, event.event, event.fence) for e in self.history):
