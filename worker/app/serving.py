@@ -5,12 +5,13 @@ import contextlib
 import gc
 from typing import Any
 
+from worker.app.duties import engine_duties
 from worker.app.handlers import effective_handlers, refuse_missing_topics
 from worker.app.observing import Observing, observing
 from worker.app.housekeeping import house_duties, topic_lister
 from worker.app.opening import Engine, open_engine
 from worker.app.process import run_until_signalled
-from worker.engine.janitor import Janitor, claim_duties, parked_duty
+from worker.engine.janitor import Janitor
 from worker.engine.pipeline import Pipeline
 from worker.engine.worker import Pace, Worker
 from worker.errors import OnceboxError, ServiceUnavailable
@@ -56,11 +57,7 @@ class _Member:
         places = Places(group=kafka.group, start=kafka.start, operations=self._reads, feeds=ledger.feeds, notice=notice)
         self._consumer = Consumer(settings, engine.topics, self._worker, places, notice)
         self._worker.consumer = self._consumer
-        every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
-        operations = [route.plan.operation for route in engine.routes]
-        parked = parked_duty(ledger.parking, pipeline.take_parked, operations, every=every, hold=hold)
-        house = house_duties(settings, ledger, notice)
-        self._janitor = Janitor([*claim_duties(ledger, every), parked, *house], notice)
+        self._janitor = Janitor([*engine_duties(engine), *house_duties(settings, ledger, notice)], notice)
         self._holds = Holds(self._consumer, kafka.group, ledger.feeds, notice)
 
     async def work(self, stop: asyncio.Event, seen: Observing, *, until_idle: bool) -> None:

@@ -95,8 +95,10 @@ def parked_duty(
 ) -> Duty:
     """Bring parked records of these operations back when their time has come."""
 
-    async def bring_due() -> None:
-        for parked in await lot.take_due(operations, 100, hold * 2):
+    async def bring_due() -> int:
+        due = await lot.take_due(operations, 100, hold * 2)
+        for parked in due:
             bring(parked)
+        return len(due)
 
     return Duty("parked", every / 5, bring_due)

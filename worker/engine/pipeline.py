@@ -349,6 +349,11 @@ class Pipeline:
         return self._finisher.busy + len(self._execution)
 
     @property
+    def parked_in_hand(self) -> int:
+        """Parked records that are being tried."""
+        return len(self._parked)
+
+    @property
     def open_claims(self) -> int:
         return self._claimer.open
 

@@ -104,6 +104,7 @@ def read_feed(row: asyncpg.Record) -> Feed:
         registered_at=row["registered_at"],
         log_time=row["log_time"],
         sampled_at=row["sampled_at"],
+        sample_age=row["sample_age"],
         watermark=row["watermark"],
         end=row["end_offset"],
         held_since=row["held_since"],

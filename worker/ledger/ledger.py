@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
-from worker.ledger.connect import HOT, RARE, Lines, Watch, connector
+from worker.ledger.connect import HOT, IN_ORDER, RARE, Lines, Watch, connector
 from worker.ledger.feeds import Feeds
 from worker.ledger.fences import Fences
 from worker.ledger.finals import Finals
@@ -62,13 +62,14 @@ class PostgresLedger:
             limit=max(longest_timeout, settings.statement_timeout.total_seconds()),
             idle_limit=max(longest_timeout, lease),
         )
+        slow = connector(settings, role=f"{role} prune", options=IN_ORDER, idle_limit=lease)
         self._hot = Lines(hot, settings.hot_connections, watch)
         self._rare = Lines(rare, 2, watch)
+        self._slow = Lines(slow, 1, watch)
         self._user = Lines(user, settings.transaction_connections, watch)
         self.session = Session(
             renewal, queries, lease=lease, role=role, held=self.fences.held, notice=notice, watch=watch
         )
-        self._slow = Lines(rare, 1, watch)
         self.claims = Claims(self._hot, queries, self.session, self.fences, crash_cap=crash_cap, notice=notice)
         self.finals = Finals(self._hot, queries, self.fences, lease=lease, first_probe=first_probe, notice=notice)
         self.parking = ParkingLot(self._rare, queries, notice)

@@ -37,7 +37,8 @@ class Retention:
         async with self._lines.take() as line:
             feeds = await line.fetch(self._queries["sampled_feeds"])
         for feed in feeds:
-            for name in ("shrink_samples", "thin_samples"):
+            # In this order: thinning could drop the very sample that shrinking has left.
+            for name in ("thin_samples", "shrink_samples"):
                 async with self._lines.take() as line:
                     counts["samples"] += len(await line.fetch(self._queries[name], *feed))
         return dict(+counts)

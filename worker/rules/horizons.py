@@ -21,6 +21,7 @@ class Feed:
     registered_at: datetime
     log_time: datetime | None
     sampled_at: datetime | None = None
+    sample_age: float | None = None  # in seconds
     watermark: int | None = None
     end: int | None = None
     held_since: datetime | None = None

@@ -93,6 +93,7 @@ SELECT p.operation, p.partition, p.below FROM oncebox.prunes p
 -- $1 operation (null: of all)
 SELECT f.consumer_group, f.topic, f.partition, f.operations, f.topic_id, f.registered_at, f.held_since, f.held_why,
        f.held_at, f.go_on_at, f.retired_at, n.at AS sampled_at, n.watermark, n.end_offset,
+       extract(epoch FROM clock_timestamp() - n.at)::float8 AS sample_age,
        (SELECT max(s.at) FROM oncebox.samples s
          WHERE s.consumer_group = f.consumer_group AND s.topic = f.topic AND s.partition = f.partition
            AND s.end_offset <= n.watermark) AS log_time
