@@ -57,18 +57,32 @@ def sweep(
     """Sweep once and tell what was done, or go on until told to stop; the exit code."""
 
     async def work(stop: asyncio.Event) -> int:
-        async with _opened(settings, registry) as (ledger, engine, tasks):
-            if not once and not prune_only:
-                await _go_round(settings, ledger, engine, tasks, stop)
-                return 0
-            swept = Swept()
-            round_ = asyncio.ensure_future(_round(settings, ledger, engine, swept, prune_only=prune_only))
-            await _first_of(round_, stop, tasks)
-            swept.interrupted = round_.cancelled()
+        if not once and not prune_only:
+            await sweep_on(settings, registry, stop=stop)
+            return 0
+        swept = await sweep_once(settings, registry, stop=stop, prune_only=prune_only)
         tell(swept)
         return 1 if swept.interrupted else swept.exit_code
 
     return run_until_signalled(settings, work)
+
+
+async def sweep_once(
+    settings: Settings, registry: Registry | None, *, stop: asyncio.Event, prune_only: bool = False
+) -> Swept:
+    """One round in this event loop; what was done until `stop` was set counts all the same."""
+    swept = Swept()
+    async with _opened(settings, registry) as (ledger, engine, tasks):
+        going = asyncio.ensure_future(_round(settings, ledger, engine, swept, prune_only=prune_only))
+        await _first_of(going, stop, tasks)
+        swept.interrupted = going.cancelled()
+    return swept
+
+
+async def sweep_on(settings: Settings, registry: Registry | None, *, stop: asyncio.Event) -> None:
+    """Go round in this event loop until `stop` is set; raises what killed it."""
+    async with _opened(settings, registry) as (ledger, engine, tasks):
+        await _go_round(settings, ledger, engine, tasks, stop)
 
 
 @contextlib.asynccontextmanager
