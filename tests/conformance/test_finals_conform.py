@@ -111,6 +111,28 @@ async def test_a_late_result_keeps_the_entry_for_a_whole_ttl_if_less_than_half_w
     assert (await store.entry("late")).expires_in == pytest.approx(TTL, abs=60)
 
 
+@pytest.mark.parametrize("in_doubt", [False, True], ids=["in progress", "unknown"])
+@pytest.mark.parametrize("how", ["fail", "release"])
+async def test_so_does_late_proof_that_nothing_was_executed(store: Store, how: str, in_doubt: bool) -> None:
+    ledger = await store.worker()
+
+    async def end(key: str, fence: int) -> None:
+        if in_doubt:
+            await ledger.finals.doubt([doubted(key, fence)])
+        if how == "fail":
+            await ledger.finals.fail([failed(key, fence)])
+        else:
+            await ledger.finals.release([released(key, fence)])
+
+    early, late = [(await claim(ledger, offer(store, key)))[key].fence for key in ("early", "late")]
+    await store.pass_time(TTL / 4, ledger)
+    await end("early", early)
+    await store.pass_time(TTL / 2, ledger)
+    await end("late", late)
+    assert (await store.entry("early")).expires_in == pytest.approx(TTL / 4, abs=5)
+    assert (await store.entry("late")).expires_in == pytest.approx(TTL, abs=5)
+
+
 async def test_a_result_refused_by_fence_is_kept_in_the_history_once(store: Store) -> None:
     ledger = await store.worker()
     fence = await bring(store, ledger, "k", State.FAILED_RETRYABLE)

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import timedelta
 
 import asyncpg
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from pydantic import BaseModel
 
 from tests.engine.site import Site
@@ -55,13 +55,20 @@ async def prune(site: Site) -> Swept:
 
 async def catch_up(site: Site, registry: Registry, topic: str, **changes: str) -> None:
     """Run a worker until everything there is in the one partition is finished and sampled."""
-    end = site.reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
+    (end,) = await eventually(lambda: asyncio.to_thread(_end, site, topic), 20, "the topic has no leader")
     reached = (
         "SELECT 1 FROM oncebox.samples WHERE topic = $1 AND watermark >= $2 AND end_offset = watermark"
         " AND at > clock_timestamp() - interval '1 hour'"
     )
     async with site.worker(registry, ONCEBOX_SAMPLE_EVERY="1s", **changes):
         await eventually(lambda: site.fetch(reached, topic, end), 40, "never caught up and sampled", every=0.1)
+
+
+def _end(site: Site, topic: str) -> tuple[int] | None:
+    try:
+        return (int(site.reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]),)
+    except KafkaException:
+        return None  # a topic that was just created
 
 
 async def test_a_nine_day_outage_expires_nothing_that_its_backlog_needs(site: Site) -> None:

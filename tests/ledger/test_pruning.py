@@ -72,6 +72,26 @@ async def test_while_a_feed_is_behind_time_stands_still_for_its_entries(house: H
     assert (await house.prune()).entries == 1
 
 
+async def test_what_holds_pruning_back_and_since_when_can_be_read(house: House) -> None:
+    pruning = house.ledger.pruning
+    (held,) = await pruning.held_back()
+    assert (held.operation, held.group, held.topic, held.partition) == ("webhooks/take", "g", "orders", 0)
+    assert held.since == await house.schema.value("SELECT registered_at FROM oncebox.feeds"), "it was never sampled"
+    moment = await house.sample(10, 10)
+    assert await pruning.held_back() == []
+    await house.let_pass(timedelta(days=9))
+    (held,) = await pruning.held_back()
+    assert held.since == moment - timedelta(days=9)
+    await house.entries(1, expired=LONG_AGO)
+    (behind,) = await pruning.behind()
+    assert behind.horizon is None
+    assert behind.oldest == await house.schema.value("SELECT expires_at FROM oncebox.entries")
+    await house.sample(10, 10)
+    pruned = await house.prune()
+    (behind,) = await pruning.behind()
+    assert (behind.horizon, behind.oldest) == (pruned.horizon, None)
+
+
 async def test_another_groups_feed_counts_until_it_is_retired(house: House) -> None:
     await house.sample(10, 10)
     await house.ledger.feeds.register("renamed", "orders", [0], [house.operation])

@@ -21,6 +21,28 @@ class Prunable:
     name: str
     newest: datetime
     audit_ttl: float | None
+    horizon: datetime | None  # the latest any prune used: what expired before may be gone
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A feed that an operation's pruning waits for, and the moment at which its log time stands still."""
+
+    operation: str
+    group: str
+    topic: str
+    partition: int
+    since: datetime
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How far the pruning of an operation has come: its latest horizon, and the expiry of its oldest entry."""
+
+    operation: str
+    horizon: datetime | None
+    oldest: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +69,17 @@ class Pruning:
         """Every operation there is."""
         async with self._lines.take() as line:
             rows = await line.fetch(self._queries["prunable_operations"])
-        return [Prunable(r["id"], r["name"], r["newest"], r["audit_ttl"]) for r in rows]
+        return [Prunable(*row) for row in rows]
+
+    async def held_back(self) -> list[HeldBack]:
+        """What holds pruning back, longest first; without asking Kafka."""
+        async with self._lines.take() as line:
+            return [HeldBack(*row) for row in await line.fetch(self._queries["pruning_holds"])]
+
+    async def behind(self) -> list[Behind]:
+        """How far pruning has come, by operation."""
+        async with self._lines.take() as line:
+            return [Behind(*row) for row in await line.fetch(self._queries["pruning_behind"])]
 
     async def expired(
         self, operation: int, horizon: datetime, after: datetime = FROM_THE_FIRST, most: int = 1000

@@ -60,8 +60,25 @@ INSERT INTO oncebox.history (id, event, fence, detail, keep_until)
 SELECT u.id, 'expired', u.fence, u.detail, clock_timestamp() + $4::float8 * interval '1 second'
   FROM unnest($1::uuid[], $2::bigint[], $3::text[]) u(id, fence, detail)
 
--- name: oldest_entries
+-- name: pruning_behind
 -- How far pruning is behind: per operation the latest horizon and the expiry of its oldest entry.
-SELECT o.id, o.scope || '/' || o.operation AS name, o.horizon,
+SELECT o.scope || '/' || o.operation AS name, o.horizon,
        (SELECT min(e.expires_at) FROM oncebox.entries e WHERE e.operation = o.id) AS oldest
   FROM oncebox.operations o ORDER BY o.id
+
+-- name: pruning_holds
+-- Live feeds whose log time is behind what the wall clock allows, and since when: pruning waits for them.
+WITH f AS MATERIALIZED (
+  SELECT f.consumer_group, f.topic, f.partition, f.operations, f.registered_at, f.held_why,
+         (SELECT max(s.at) FROM oncebox.samples s
+           WHERE s.consumer_group = f.consumer_group AND s.topic = f.topic AND s.partition = f.partition
+             AND s.end_offset <= (SELECT w.watermark FROM oncebox.samples w
+                                   WHERE w.consumer_group = f.consumer_group AND w.topic = f.topic
+                                     AND w.partition = f.partition ORDER BY w.at DESC LIMIT 1)) AS log_time
+    FROM oncebox.feeds f WHERE f.retired_at IS NULL
+)
+SELECT o.scope || '/' || o.operation AS name, f.consumer_group, f.topic, f.partition,
+       coalesce(f.log_time, f.registered_at) AS since, f.held_why
+  FROM f JOIN oncebox.operations o ON o.id = ANY(f.operations)
+ WHERE f.log_time IS NULL OR f.log_time < clock_timestamp() - greatest(interval '1 hour', o.ttl / 10)
+ ORDER BY since, name, f.consumer_group, f.topic, f.partition
