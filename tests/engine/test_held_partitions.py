@@ -73,7 +73,7 @@ async def test_a_topic_that_was_created_anew_is_held_until_an_operator_retires_i
 async def test_a_topic_that_is_created_anew_while_it_is_read_is_held_by_the_next_sample(site: Site) -> None:
     name, ran = site.topic(), Counter[str]()
     site.produce(name, [message(f"old {n}") for n in range(5)])
-    async with site.worker(registry_for(name, ran), ONCEBOX_SAMPLE_EVERY="1s"):
+    async with site.worker(registry_for(name, ran), ONCEBOX_SAMPLE_EVERY="1s", ONCEBOX_METADATA_MAX_AGE="1s"):
         await site.drained(name)
         await eventually(lambda: site.fetch("SELECT 1 FROM oncebox.samples WHERE watermark = 5"), 20, every=0.1)
         await create_anew(site, name)
