@@ -5,6 +5,7 @@ Otherwise two of them, each with the row the other wants next, deadlock.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 import pytest
 
@@ -57,7 +58,16 @@ async def doubt(mine: PostgresLedger, theirs: PostgresLedger, schema: Schema) ->
     return mine.finals.doubt([doubted(key, fences[id_of(key)]) for key in KEYS])
 
 
-@pytest.mark.parametrize("write", [settle, park, unpark, release_strays, doubt], ids=lambda write: write.__name__)
+async def prune(mine: PostgresLedger, theirs: PostgresLedger, schema: Schema) -> Awaitable[object]:
+    mine.queries["wait_briefly"] = "SELECT 1"
+    await schema.execute("UPDATE oncebox.entries SET state = 2, result_status = 1, expires_at = '2000-01-01'")
+    ids = sorted(UUID(bytes=id_of(key)) for key in KEYS)
+    return mine.pruning.prune(ids, await mine.feeds.moment(), None)
+
+
+@pytest.mark.parametrize(
+    "write", [settle, park, unpark, release_strays, doubt, prune], ids=lambda write: write.__name__
+)
 async def test_entries_are_locked_in_the_order_of_their_ids(
     open_ledger: OpenLedger, ledger_schema: Schema, write: Write
 ) -> None:

@@ -84,9 +84,10 @@ class Places:
             place, why = _place(found, committed, begins[tp], ends[tp], listed.id if listed else None)
             if place is None:
                 continue
-            # A legal position even if it is held: the other partitions must be read.
-            lane = Lane(topic, tp.partition, min(max(place, begins[tp]), ends[tp]))
-            lane.committed, lane.held, lane.held_at = committed, why, place
+            lane = Lane(topic, tp.partition, place)
+            # A legal position even if it is held: the other partitions must be read. Its watermark stays where it was.
+            lane.position = min(max(place, begins[tp]), ends[tp])
+            lane.committed, lane.held = committed, why
             lanes[tp] = lane
             if found.go_on_at is not None and why is None:
                 moved[tp] = lane

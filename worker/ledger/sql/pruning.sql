@@ -34,16 +34,17 @@ ON CONFLICT (operation, topic, partition, topic_id) DO UPDATE SET below = greate
 
 -- name: prune
 -- completed, failed_retryable -> absent. Every condition again: a record may have been parked on the row meanwhile.
+-- IS TRUE keeps it off the index by expiry: rows must be locked in the order of their ids, or two writers deadlock.
 -- No row for an id: it is needed, or gone. $1 ids (sorted)  $2 horizon
 DELETE FROM oncebox.entries
- WHERE id = ANY($1::uuid[]) AND expires_at < $2 AND held = 0 AND state IN (2, 3)
+ WHERE id = ANY($1::uuid[]) AND (expires_at < $2) IS TRUE AND held = 0 AND state IN (2, 3)
 RETURNING id
 
 -- name: prune_for_audit
 -- As prune, for a scope with audit_ttl: gives what the history keeps of each, all but the result. $1 ids (sorted)
 -- $2 horizon
 DELETE FROM oncebox.entries
- WHERE id = ANY($1::uuid[]) AND expires_at < $2 AND held = 0 AND state IN (2, 3)
+ WHERE id = ANY($1::uuid[]) AND (expires_at < $2) IS TRUE AND held = 0 AND state IN (2, 3)
 RETURNING id, fence, jsonb_build_object(
   'operation', operation, 'tenant', encode(tenant, 'escape'), 'key', encode(key, 'escape'),
   'state', CASE state WHEN 2 THEN 'completed' ELSE 'failed_retryable' END,
