@@ -1,7 +1,7 @@
 """What pruning costs those who wait: `python -m tests.bench.prune` (`--help` for smaller sizes).
 
-One worker on a ledger of many entries, messages at a steady rate, first without and then with a prune of its expired
-entries, in turns within one run. For each message the time from its production to its completion is measured inside
+One worker on a ledger of many entries, messages at a steady rate, without and with a prune of its expired entries, in
+turns within one run. For each message the time from its production to its completion is measured inside
 the worker's process: the handler's message carries the moment it was sent, the ledger's answer ends it.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -66,6 +67,7 @@ def main() -> None:
     parser.add_argument("--expired", type=int, default=1_000_000, help="entries that are pruned")
     parser.add_argument("--rate", type=int, default=2000, help="messages a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each round without pruning")
+    parser.add_argument("--rounds", type=int, default=6, help="of one with and one without: a busy machine meets both")
     parser.add_argument("--small", action="store_true", help="300,000 rows, 60,000 expired, 500 a second, 10 s")
     wanted = parser.parse_args()
     if wanted.small:
@@ -116,23 +118,35 @@ async def _rounds(settings: Settings, admin: Any, topic: str, wanted: argparse.N
         await flow.keep(5.0)
         await flow.settled()
         latencies.take()
-        quiet, busy, spent, pruned = [], [], 0.0, 0
-        for part in range(2):
-            await flow.keep(wanted.seconds / 2)
-            await flow.settled()
-            quiet += latencies.take()
-            begun = time.perf_counter()
-            pruning = asyncio.create_task(_prune(settings, wanted.expired // 2 if part == 0 else None))
-            while not pruning.done():
-                await flow.keep(0.5)
-            spent += time.perf_counter() - begun
-            await flow.settled()
-            busy += latencies.take()
-            pruned += pruning.result()
-        _tell(wanted, sorted(quiet), sorted(busy), pruned, spent)
+        rounds = [await _round(settings, flow, wanted) for _ in range(wanted.rounds)]
+        _tell(wanted, rounds)
     finally:
         stop.set()
         await asyncio.wait_for(serving, 60)
+
+
+async def _round(settings: Settings, flow: "Flow", wanted: argparse.Namespace) -> "Round":
+    """A while without pruning, then a share of the expired entries is pruned."""
+    await flow.keep(wanted.seconds / wanted.rounds)
+    await flow.settled()
+    quiet = flow.latencies.take()
+    begun = time.perf_counter()
+    pruning = asyncio.create_task(_prune(settings, wanted.expired // wanted.rounds))
+    while not pruning.done():
+        await flow.keep(0.5)
+    spent = time.perf_counter() - begun
+    await flow.settled()
+    return Round(quiet, flow.latencies.take(), pruning.result(), spent)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Sorted latencies without and with pruning, and what was pruned meanwhile."""
+
+    quiet: list[float]
+    busy: list[float]
+    pruned: int
+    seconds: float
 
 
 class Identities:
@@ -183,7 +197,7 @@ class Flow:
     def __init__(self, producer: Any, topic: str, latencies: Latencies, identities: Identities, rate: int) -> None:
         self._producer = producer
         self._topic = topic
-        self._latencies = latencies
+        self.latencies = latencies
         self._identities = identities
         self._rate = rate
         self._number = 0
@@ -200,28 +214,27 @@ class Flow:
     def _send(self) -> None:
         self._number += 1
         key = f"sent {self._number}".encode()
-        self._latencies.sent[self._identities.of(key)] = time.perf_counter()
+        self.latencies.sent[self._identities.of(key)] = time.perf_counter()
         self._producer.produce(self._topic, value=b'{"id": "%s"}' % key, key=key)
 
     async def settled(self) -> None:
         """Wait until everything sent is completed."""
         deadline = time.perf_counter() + 120
-        while self._latencies.sent:
-            assert time.perf_counter() < deadline, f"{len(self._latencies.sent)} messages are not completed"
+        while self.latencies.sent:
+            assert time.perf_counter() < deadline, f"{len(self.latencies.sent)} messages are not completed"
             self._producer.poll(0)
             await asyncio.sleep(0.01)
 
 
-async def _prune(settings: Settings, most: int | None) -> int:
-    """Prune as a worker's janitor does; up to so many entries, or all."""
+async def _prune(settings: Settings, most: int) -> int:
+    """Prune as a worker's janitor does, up to so many entries."""
     from worker.app.opening import make_ledger
 
     ledger = make_ledger(settings, (), notice, role="bench")
     await ledger.open()
     beating = asyncio.create_task(_beat(ledger))
     try:
-        if most is not None:
-            _limit(ledger, most)
+        _limit(ledger, most)
         (pruned,) = await make_pruner(settings, ledger, notice).prune_due(now=True)
         assert pruned.horizon is not None, pruned.holds
         return pruned.entries
@@ -246,18 +259,22 @@ async def _beat(ledger: PostgresLedger) -> None:
         await asyncio.sleep(0.2)
 
 
-def _tell(wanted: argparse.Namespace, quiet: Sequence[float], busy: Sequence[float], pruned: int, spent: float) -> None:
-    def at(taken: Sequence[float], share: float) -> float:
-        return taken[min(len(taken) - 1, int(len(taken) * share))] * 1000
-
-    print(f"{wanted.rows:,} rows and {wanted.expired:,} expired, {wanted.rate} messages a second")
+def _tell(wanted: argparse.Namespace, rounds: Sequence[Round]) -> None:
+    pruned, spent = sum(r.pruned for r in rounds), sum(r.seconds for r in rounds)
+    print(f"{wanted.rows:,} rows and {wanted.expired:,} expired, {wanted.rate} messages a second, {len(rounds)} rounds")
     print(f"pruned {pruned:,} in {spent:.1f} s: {pruned / spent:,.0f} a second")
+    quiet, busy = sorted(t for r in rounds for t in r.quiet), sorted(t for r in rounds for t in r.busy)
     for name, taken in (("without pruning", quiet), ("while pruning", busy)):
-        p50, p99 = at(taken, 0.5), at(taken, 0.99)
-        print(
-            f"{name:16} {len(taken):8,} messages  p50 {p50:7.1f} ms  p99 {p99:7.1f} ms  most {taken[-1] * 1000:.0f} ms"
-        )
-    print(f"p99 while pruning is {at(busy, 0.99) / at(quiet, 0.99):.2f} times that without")
+        p50, p99 = _at(taken, 0.5), _at(taken, 0.99)
+        print(f"{name:16} {len(taken):8,} messages  p50 {p50:7.1f} ms  p99 {p99:7.1f} ms  most {_at(taken, 1):.0f} ms")
+    ratios = sorted(_at(r.busy, 0.99) / _at(r.quiet, 0.99) for r in rounds)
+    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"p99 while pruning / p99 without: {_at(busy, 0.99) / _at(quiet, 0.99):.2f}; by rounds {shown}")
+
+
+def _at(taken: Sequence[float], share: float) -> float:
+    """The milliseconds below which that share lies."""
+    return taken[min(len(taken) - 1, int(len(taken) * share))] * 1000
 
 
 if __name__ == "__main__":
