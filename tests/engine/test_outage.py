@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import timedelta
 
 import asyncpg
+import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from pydantic import BaseModel
 
@@ -18,6 +19,7 @@ from worker import Registry, Scope
 from worker.app.sweeping import Swept, sweep_once
 
 DAY = 86_400_000
+pytestmark = pytest.mark.stories
 
 
 class Message(BaseModel):

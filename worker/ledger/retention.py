@@ -35,12 +35,13 @@ class Retention:
         counts["sessions"] += await self._all("forget_sessions", kept.sessions)
         counts["audit"] += await self._all("forget_audit", kept.audit)
         async with self._lines.take() as line:
-            feeds = await line.fetch(self._queries["sampled_feeds"])
+            feeds = await line.fetch(self._queries["standing_feeds"], None)
         for feed in feeds:
+            place = feed["consumer_group"], feed["topic"], feed["partition"], feed["log_time"]
             # In this order: thinning could drop the very sample that shrinking has left.
             for name in ("thin_samples", "shrink_samples"):
                 async with self._lines.take() as line:
-                    counts["samples"] += len(await line.fetch(self._queries[name], *feed))
+                    counts["samples"] += len(await line.fetch(self._queries[name], *place))
         return dict(+counts)
 
     async def _all(self, name: str, *arguments: float) -> int:

@@ -30,37 +30,23 @@ DELETE FROM oncebox.audit
                ORDER BY a.at LIMIT $1)
 RETURNING id
 
--- name: sampled_feeds
-SELECT consumer_group, topic, partition FROM oncebox.feeds ORDER BY consumer_group, topic, partition
-
--- name: shrink_samples
--- Samples older than the longest TTL shrink to the newest of them, which has the highest watermark; the one that log time
--- stands at stays, too. $1 group  $2 topic  $3 partition
-DELETE FROM oncebox.samples s
- WHERE s.consumer_group = $1 AND s.topic = $2 AND s.partition = $3
-   AND s.at < (SELECT max(n.at) FROM oncebox.samples n
-                WHERE n.consumer_group = $1 AND n.topic = $2 AND n.partition = $3
-                  AND n.at < clock_timestamp() - (SELECT max(o.ttl) FROM oncebox.operations o))
-   AND s.at IS DISTINCT FROM (
-         SELECT max(l.at) FROM oncebox.samples l
-          WHERE l.consumer_group = $1 AND l.topic = $2 AND l.partition = $3
-            AND l.end_offset <= (SELECT w.watermark FROM oncebox.samples w
-                                  WHERE w.consumer_group = $1 AND w.topic = $2 AND w.partition = $3
-                                  ORDER BY w.at DESC LIMIT 1))
-RETURNING at
-
 -- name: thin_samples
--- Of samples older than a day one an hour is enough: coarser ones only let pruning wait. $1 group  $2 topic  $3 partition
+-- Of samples older than a day one an hour is enough: coarser ones only let pruning wait. The one that log time stands at
+-- stays. $1 group  $2 topic  $3 partition  $4 log time
 DELETE FROM oncebox.samples s
  WHERE s.consumer_group = $1 AND s.topic = $2 AND s.partition = $3
-   AND s.at < clock_timestamp() - interval '1 day'
+   AND s.at < clock_timestamp() - interval '1 day' AND s.at IS DISTINCT FROM $4::timestamptz
    AND EXISTS (SELECT 1 FROM oncebox.samples n
                 WHERE n.consumer_group = $1 AND n.topic = $2 AND n.partition = $3 AND n.at > s.at
                   AND n.at < clock_timestamp() - interval '1 day' AND n.at < date_trunc('hour', s.at) + interval '1 hour')
-   AND s.at IS DISTINCT FROM (
-         SELECT max(l.at) FROM oncebox.samples l
-          WHERE l.consumer_group = $1 AND l.topic = $2 AND l.partition = $3
-            AND l.end_offset <= (SELECT w.watermark FROM oncebox.samples w
-                                  WHERE w.consumer_group = $1 AND w.topic = $2 AND w.partition = $3
-                                  ORDER BY w.at DESC LIMIT 1))
+RETURNING at
+
+-- name: shrink_samples
+-- Samples older than the longest TTL shrink to the newest of them, which has the highest watermark; the one that log time
+-- stands at stays, too. $1 group  $2 topic  $3 partition  $4 log time
+DELETE FROM oncebox.samples s
+ WHERE s.consumer_group = $1 AND s.topic = $2 AND s.partition = $3 AND s.at IS DISTINCT FROM $4::timestamptz
+   AND s.at < (SELECT max(n.at) FROM oncebox.samples n
+                WHERE n.consumer_group = $1 AND n.topic = $2 AND n.partition = $3
+                  AND n.at < clock_timestamp() - (SELECT max(o.ttl) FROM oncebox.operations o))
 RETURNING at
