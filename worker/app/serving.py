@@ -7,8 +7,8 @@ from typing import Any
 
 from worker.app.duties import engine_duties
 from worker.app.handlers import effective_handlers, refuse_missing_topics
-from worker.app.observing import Observing, observing
 from worker.app.housekeeping import house_duties, topic_lister
+from worker.app.observing import Observing, observing
 from worker.app.opening import Engine, open_engine
 from worker.app.process import run_until_signalled
 from worker.engine.janitor import Janitor

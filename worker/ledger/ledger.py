@@ -14,8 +14,8 @@ from worker.ledger.finals import Finals
 from worker.ledger.migrate import refuse_stale_schema
 from worker.ledger.operations import register, register_topics
 from worker.ledger.parking import ParkingLot
-from worker.ledger.queries import load_queries, named
 from worker.ledger.pruning import Pruning
+from worker.ledger.queries import load_queries, named
 from worker.ledger.retention import Retention
 from worker.ledger.sessions import Session
 from worker.ledger.settling import Settling
