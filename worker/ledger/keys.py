@@ -144,10 +144,10 @@ class Keys:
         rows = await self._line.fetch(self._queries["known_operations"])
         return {r["id"]: Operation(r["id"], r["scope"], r["operation"], r["identity"], r["ttl"]) for r in rows}
 
-    async def tenants(self, operation: Operation) -> list[bytes]:
-        """Some tenants of an operation: those of its newest entries and of its doubts."""
+    async def tenants(self, operation: Operation) -> tuple[list[bytes], bool]:
+        """Tenants of an operation, by its newest entries and its doubts; and whether those are all there are."""
         rows = await self._line.fetch(self._queries["some_tenants"], operation.number, _TENANTS)
-        return [row["tenant"] for row in rows]
+        return [r["tenant"] for r in rows if r["tenant"] is not None], not rows or rows[0]["looked_at"] < _TENANTS
 
     async def entries(self, ids: Sequence[bytes]) -> list[Entry]:
         """The entries that exist, in the order of the ids."""

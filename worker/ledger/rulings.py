@@ -1,5 +1,7 @@
 """What an operator decides about one entry: each act names the state it leaves, and is audited in its transaction."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,19 +38,24 @@ class Ruled:
     new: State
     fence: int
     woken: int
+    dry_run: bool = False
 
 
 class Rulings:
-    """Verdicts and releases by an operator. `WrongState` says what the state is, and that nothing was changed."""
+    """Verdicts and releases by an operator. `WrongState` says what the state is, and that nothing was changed.
 
-    def __init__(self, desk: Desk, by: By) -> None:
+    A dry run does everything and commits nothing: what it says is what would have happened.
+    """
+
+    def __init__(self, desk: Desk, by: By, *, dry_run: bool = False) -> None:
         self._line = desk.line
         self._queries = desk.queries
         self._by = by
+        self._dry_run = dry_run
 
     async def executed(self, id_: bytes, result: Result, *, fence: int | None = None) -> Ruled:
         """unknown -> completed with this result; believed at once."""
-        async with self._line.transaction() as tx:
+        async with self._deciding() as tx:
             row = await self._in_doubt(tx, id_, fence)
             columns = (result.status, result.content_type, result.body, result.code)
             await self._change(tx, "rule_executed", row, *columns)
@@ -58,7 +65,7 @@ class Rulings:
 
     async def not_executed(self, id_: bytes, *, fence: int, even_early: bool = False) -> Ruled:
         """unknown -> failed_retryable, due now; refused while the effect may still happen, unless `even_early`."""
-        async with self._line.transaction() as tx:
+        async with self._deciding() as tx:
             row = await self._in_doubt(tx, id_, fence)
             early = await self._early(tx, row["id"])
             if early and not even_early:
@@ -76,7 +83,7 @@ class Rulings:
         The whole claim statement is settled with it: its row must go, or a worker that comes back could carry it over
         and start what is released here.
         """
-        async with self._line.transaction() as tx:
+        async with self._deciding() as tx:
             # The claim before the entry, as when it is settled: in the other order the two could wait for each other.
             fence = await tx.fetchval(self._queries["read_fence"], UUID(id_))
             claim = await tx.fetchrow(self._queries["lock_claim"], fence)
@@ -98,7 +105,18 @@ class Rulings:
                 await settle_entries(tx, self._queries, others, fence, lease=lease, first_probe=_FIRST_PROBE)
             woken = _count(await tx.execute(self._queries["wake_parked"], [row["id"]]))
             await self._audit(tx, "keys release", row, State.FAILED_RETRYABLE, f"fence {fence}")
-            return Ruled(str(row["id"]), State.IN_PROGRESS, State.FAILED_RETRYABLE, fence, woken)
+            return Ruled(str(row["id"]), State.IN_PROGRESS, State.FAILED_RETRYABLE, fence, woken, self._dry_run)
+
+    @asynccontextmanager
+    async def _deciding(self) -> AsyncIterator[Connection]:
+        async with self._line.transaction() as tx:
+            if not self._dry_run:
+                yield tx
+                return
+            undone = tx.transaction()
+            await undone.start()
+            yield tx
+            await undone.rollback()
 
     async def _in_doubt(self, tx: Connection, id_: bytes, fence: int | None) -> asyncpg.Record:
         row = await self._locked(tx, id_, State.UNKNOWN)
@@ -153,7 +171,7 @@ class Rulings:
         woken = _count(await tx.execute(self._queries["wake_parked"], ids))
         await tx.execute(self._queries["note_verdict"], row["id"], row["fence"], text(detail), body)
         await self._audit(tx, "keys resolve", row, new, f"fence {row['fence']}: {detail}")
-        return Ruled(str(row["id"]), State.UNKNOWN, new, row["fence"], woken)
+        return Ruled(str(row["id"]), State.UNKNOWN, new, row["fence"], woken, self._dry_run)
 
     async def _audit(self, tx: Connection, action: str, row: asyncpg.Record, new: State, detail: str) -> None:
         by, old = self._by, State(row["state"])

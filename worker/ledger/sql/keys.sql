@@ -36,14 +36,14 @@ SELECT at, event, fence, detail, octet_length(body) AS body_bytes FROM oncebox.h
 SELECT id, name FROM oncebox.topics WHERE id = ANY($1::int[])
 
 -- name: some_tenants
--- Tenants among the entries of an operation that expire last, and among those in doubt: bounded, so not all there are.
--- $1 operation  $2 most rows to look at
-SELECT DISTINCT tenant FROM (
+-- Tenants among the entries of an operation that expire last, and among those in doubt: bounded, so perhaps not all there
+-- are; with how many rows were looked at. $1 operation  $2 most rows to look at of each
+SELECT tenant, (sum(count(*)) OVER ())::bigint AS looked_at FROM (
   SELECT tenant FROM (SELECT tenant FROM oncebox.entries WHERE operation = $1 ORDER BY expires_at DESC LIMIT $2) newest
   UNION ALL
   SELECT tenant FROM oncebox.entries
    WHERE id = ANY(ARRAY(SELECT id FROM oncebox.doubts WHERE operation = $1 ORDER BY due_at LIMIT $2))
-) found WHERE tenant IS NOT NULL
+) found GROUP BY tenant
 
 -- name: list_doubts
 -- Entries in doubt, the oldest first, from a place on. $1 operations (null: all)  $2 in doubt for at least so many seconds
