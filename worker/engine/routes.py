@@ -42,6 +42,7 @@ class Route:
     circuit: Circuit = field(default_factory=Circuit)
     held: deque[Any] = field(default_factory=deque)
     trial: Any = None  # the one item that may run while the circuit is open
+    paused: frozenset[str] = frozenset()  # topics whose records an operator holds back from this handler
 
     name: str = field(init=False)
 

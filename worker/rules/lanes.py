@@ -18,6 +18,7 @@ class Lane:
         "committed",
         "forgotten",
         "held",
+        "kept_back",
         "partition",
         "position",
         "revoked",
@@ -35,6 +36,7 @@ class Lane:
         self.watermark: Watermark[Any] = Watermark(position)
         self.unfinished = 0
         self.bytes = 0
+        self.kept_back = 0  # records that wait without a claim: for a circuit to close, for an operator
         self.revoked = False
         self.held: str | None = None  # why the partition is not read
         self.committed: int | None = None  # what Kafka acknowledged last
