@@ -9,7 +9,7 @@ from worker.settings.files import Given
 from worker.settings.group import Setting
 from worker.settings.near import near
 
-CONTROL = ("ONCEBOX_CONFIG", "ONCEBOX_SECRETS_DIR", "ONCEBOX_DEBUG")
+CONTROL = ("ONCEBOX_CONFIG", "ONCEBOX_SECRETS_DIR", "ONCEBOX_DEBUG", "ONCEBOX_ACTOR")
 """Variables that are no settings: they say where the settings are, or how the command line talks."""
 
 FOREIGN = ("ONCEBOX_STACK_", "ONCEBOX_TEST_", "ONCEBOX_DEMO_", "ONCEBOX_BENCH_")
