@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from tests.cli.command import complaint
 from tests.engine.site import Site
+from tests.engine.test_unreadable import produce_unreadable
 from tests.operators.conftest import Command
 from tests.stack.client import Sent
 from tests.waiting import eventually
@@ -17,7 +18,7 @@ from worker.errors import WrongState
 from worker.ledger.desk import open_desk
 from worker.ledger.orders import OrderBook
 from worker.ledger.rulings import By
-from worker.rules.orders import Pause
+from worker.rules.orders import Pause, Skip
 
 BY = By("ann@desk", "it breaks the printer")
 
@@ -53,7 +54,7 @@ def sent(*ids: str) -> list[Sent]:
 
 async def skip(site: Site, topic: str, offset: int) -> None:
     async with open_desk(site.settings().database) as desk:
-        await OrderBook(desk).skip(site.group, (topic, 0, offset), BY)
+        await OrderBook(desk).skip(site.group, Skip(topic, 0, offset, BY.reason), BY)
 
 
 async def all_done(site: Site) -> bool:
@@ -143,3 +144,27 @@ async def test_skipping_by_command_is_refused_for_what_is_finished_or_not_there(
     assert [letter.reason for letter in site.dead_letters(shop.topic)] == ["skipped"]
     rows = await site.fetch("SELECT action, subject, reason, new_state FROM oncebox.audit")
     assert [tuple(r) for r in rows] == [("skip", f"record {shop.topic}/0@2", "it breaks the printer", "skipped")]
+
+
+async def test_a_partition_that_is_held_by_an_unreadable_record_goes_on_where_the_operator_says(
+    site: Site, command: Command, notices: list[str]
+) -> None:
+    shop = Shop(site)
+    site.produce(shop.topic, sent("before"))
+    await produce_unreadable(site, shop.topic, partition=0)
+    site.produce(shop.topic, sent("given up", "behind"))
+    async with site.worker(shop.registry):
+        await eventually(lambda: "partition_held" in notices, 20, "not held")
+        await site.fetch("UPDATE oncebox.feeds SET held_since = clock_timestamp(), held_why = 'it cannot be read'")
+    below = complaint(await command("skip", shop.topic, "0", "0", "--reason", "x"), 1)
+    assert "is held (it cannot be read) and cannot go on at 0: the log is 0..4" in below
+    done = await command("skip", shop.topic, "0", "3", "--reason", "nobody can read it")
+    assert f"{shop.topic}/0 is held, and will be read on from 3" in done.output
+    async with site.worker(shop.registry):
+        await site.drained(shop.topic)
+        await eventually(lambda: all_done(site), 10, "nobody said that it is done")
+    assert shop.ran == {"before": 1, "behind": 1}
+    assert site.dead_letters(shop.topic) == []
+    assert await site.fetch("SELECT 1 FROM oncebox.feeds WHERE held_since IS NOT NULL") == []
+    [row] = await site.fetch("SELECT subject, old_state, new_state FROM oncebox.audit")
+    assert tuple(row) == (f"partition {shop.topic}/0", "held", "read on from 3")

@@ -57,12 +57,7 @@ class _Member:
         self._worker.consumer = self._consumer
         every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
         self._orders = Orders(
-            ledger.orders,
-            pipeline,
-            engine.routes,
-            group=kafka.group,
-            lanes=lambda: self._consumer.lanes,
-            notice=notice,
+            ledger.orders, pipeline, engine.routes, group=kafka.group, reader=self._consumer, notice=notice
         )
         operations = [route.plan.operation for route in engine.routes]
         lot = self._orders.unpaused(ledger.parking)

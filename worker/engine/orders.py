@@ -1,6 +1,7 @@
 """Orders: what operators pause and skip is read every second, and followed by the pipeline."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from worker.engine.janitor import Duty
@@ -8,18 +9,28 @@ from worker.engine.pipeline import Pipeline
 from worker.engine.ports import Notice
 from worker.engine.routes import Route
 from worker.rules.lanes import Lane
-from worker.rules.orders import Pause, Position
+from worker.rules.orders import Pause, Skip
 from worker.rules.writes import Parked
 
 _EVERY = 1.0
+_position = attrgetter("position")
 
 
 class Book(Protocol):
     """Where orders are written."""
 
     async def pauses(self) -> list[Pause]: ...
-    async def skips(self, group: str) -> dict[Position, str]: ...
-    async def skipped(self, group: str, positions: Collection[Position]) -> None: ...
+    async def skips(self, group: str) -> list[Skip]: ...
+    async def skipped(self, group: str, skips: Sequence[Skip]) -> None: ...
+    async def goes_on(self, group: str, skip: Skip) -> None: ...
+
+
+class Reader(Protocol):
+    """Who reads the lanes."""
+
+    @property
+    def lanes(self) -> list[Lane]: ...
+    def go_on(self, lane: Lane, offset: int) -> None: ...
 
 
 class Orders:
@@ -32,17 +43,17 @@ class Orders:
         routes: Sequence[Route],
         *,
         group: str,
-        lanes: Callable[[], Sequence[Lane]],
+        reader: Reader,
         notice: Notice,
     ) -> None:
         self._book = book
         self._pipeline = pipeline
         self._routes = routes
         self._group = group
-        self._lanes = lanes
+        self._reader = reader
         self._notice = notice
         self._pauses: set[Pause] = set()
-        self._skips: Mapping[Position, str] = {}
+        self._skips: set[Skip] = set()
 
     def duty(self) -> Duty:
         return Duty("orders", _EVERY, self.once)
@@ -50,32 +61,40 @@ class Orders:
     async def once(self) -> None:
         """Read the orders and follow them; call it before the first record is read, too."""
         pauses = {pause for pause in await self._book.pauses() if self._concerns(pause)}
-        skips = await self._book.skips(self._group)
+        skips = set(await self._book.skips(self._group))
         if pauses != self._pauses or skips != self._skips:
             self._follow(pauses, skips)
-        if skips:
-            await self._finish(skips)
+        lanes = {(lane.topic, lane.partition): lane for lane in self._reader.lanes if not lane.revoked}
+        # The lowest first: of two moves of one partition the later place wins.
+        ours = [
+            (skip, lane) for skip in sorted(skips, key=_position) if (lane := lanes.get(skip.position[:2])) is not None
+        ]
+        for skip, lane in ours:
+            if skip.move and lane.held is not None and lane.position <= skip.offset:
+                await self._go_on(lane, skip)
+        over = [s for s, lane in ours if lane.held is None and lane.committed is not None and s.is_over(lane.committed)]
+        if over:
+            await self._book.skipped(self._group, over)
+            self._notice("skips_done", places=[str(skip) for skip in over])
 
-    def _follow(self, pauses: set[Pause], skips: Mapping[Position, str]) -> None:
+    def _follow(self, pauses: set[Pause], skips: set[Skip]) -> None:
         for pause in sorted(pauses - self._pauses, key=str):
             self._notice("paused", **{pause.what: pause.name}, reason=pause.reason, next="its records are held")
         for pause in sorted(self._pauses - pauses, key=str):
             self._notice("resumed", **{pause.what: pause.name}, next="its records run again")
-        new = skips.keys() - self._skips.keys()
+        new = {skip.position for skip in skips - self._skips if not skip.move}
         self._pauses, self._skips = pauses, skips
-        self._pipeline.follow({route: self._paused(route) for route in self._routes}, skips)
-        lanes = {(lane.topic, lane.partition): lane for lane in self._lanes()}
-        for topic, partition, offset in new:
-            if (lane := lanes.get((topic, partition))) is not None:
-                self._pipeline.skip_in_hand(lane, offset)
+        wanted = {skip.position: skip.reason for skip in skips if not skip.move}
+        self._pipeline.follow({route: self._paused(route) for route in self._routes}, wanted)
+        for lane in self._reader.lanes if new else ():
+            self._pipeline.skip_in_hand(lane, new)
 
-    async def _finish(self, skips: Mapping[Position, str]) -> None:
-        """Tell which skips are over: the group has committed past the record, so its outcome is durable."""
-        lanes = {(lane.topic, lane.partition): lane.committed for lane in self._lanes() if not lane.revoked}
-        over = [place for place in skips if (done := lanes.get(place[:2])) is not None and done > place[2]]
-        if over:
-            await self._book.skipped(self._group, over)
-            self._notice("skips_done", records=[f"{t}/{p}@{o}" for t, p, o in over])
+    async def _go_on(self, lane: Lane, skip: Skip) -> None:
+        # In this order: held anew at a later place, the partition is told to be held after this.
+        await self._book.goes_on(self._group, skip)
+        if not lane.revoked:
+            self._notice("partition_goes_on", partition=str(lane), was=lane.held, offset=skip.offset, why=skip.reason)
+            self._reader.go_on(lane, skip.offset)
 
     def _concerns(self, pause: Pause) -> bool:
         if pause.what == "handler":

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.engine.calling import Caller, Committed, Ended, Superseded, Unfinished
@@ -192,10 +192,13 @@ class Pipeline:
             self._holding.let_go(route)
         self.room.set()
 
-    def skip_in_hand(self, lane: Lane, offset: int) -> None:
-        """Skip a record that was read already and waits; one that is in a call or runs is skipped if it comes back."""
-        for item in lane.watermark:
-            if item.offset != offset or item.finished or item.revoked:
+    def skip_in_hand(self, lane: Lane, positions: Collection[Position]) -> None:
+        """Skip records that were read already and wait; one that is in a call or runs is skipped if it comes back."""
+        offsets = {
+            offset for topic, partition, offset in positions if (topic, partition) == (lane.topic, lane.partition)
+        }
+        for item in lane.watermark if offsets else ():
+            if item.offset not in offsets or item.finished or item.revoked:
                 continue
             if item.stage is Stage.LINED_UP or (item.stage is Stage.OFFERED and self._holding.withdraw(item)):
                 self._skip(item)

@@ -1,6 +1,6 @@
 """Orders of operators: what is paused and what is to be skipped, as workers read it and as operators write it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -11,7 +11,7 @@ from worker.ledger.connect import Lines
 from worker.ledger.desk import Desk
 from worker.ledger.finals import text
 from worker.ledger.rulings import By
-from worker.rules.orders import Pause, Position
+from worker.rules.orders import Pause, Skip
 
 
 class Orders:
@@ -26,17 +26,22 @@ class Orders:
             rows = await line.fetch(self._queries["read_pauses"])
         return [Pause(row["what"], row["name"], row["reason"]) for row in rows]
 
-    async def skips(self, group: str) -> dict[Position, str]:
-        """Records that the group has still to skip, and why."""
+    async def skips(self, group: str) -> list[Skip]:
+        """What the group has still to skip."""
         async with self._lines.take() as line:
             rows = await line.fetch(self._queries["open_skips"], group)
-        return {(row["topic"], row["partition"], row["offset"]): row["reason"] for row in rows}
+        return [Skip(r["topic"], r["partition"], r["offset"], r["reason"], r["move"]) for r in rows]
 
-    async def skipped(self, group: str, positions: Collection[Position]) -> None:
-        """The group has committed past these records."""
-        columns: list[list[Any]] = [list(column) for column in zip(*positions, strict=True)]
+    async def skipped(self, group: str, skips: Sequence[Skip]) -> None:
+        """The group has committed past these."""
+        columns: list[list[Any]] = [list(column) for column in zip(*(s.position for s in skips), strict=True)]
         async with self._lines.take() as line:
             await line.fetch(self._queries["finish_skips"], group, *columns)
+
+    async def goes_on(self, group: str, skip: Skip) -> None:
+        """A held partition is about to be read on."""
+        async with self._lines.take() as line:
+            await line.fetch(self._queries["read_feed_on"], group, skip.topic, skip.partition)
 
 
 class OrderBook:
@@ -75,20 +80,25 @@ class OrderBook:
             await write_audit(tx, self._queries, act)
             return row
 
-    async def skip(self, group: str, position: Position, by: By) -> None:
-        """Ask the group's workers to dead-letter one record; refused if that was asked for before."""
-        topic, partition, offset = position
-        about = f"record {topic}/{partition}@{offset}"
+    async def held(self, group: str, topic: str, partition: int) -> str | None:
+        """Why the group does not read a partition; None if it does."""
+        rows = await self._line.fetch(self._queries["held_feed"], group, topic, partition)
+        return (rows[0]["held_why"] or "nobody knows why") if rows else None
+
+    async def skip(self, group: str, skip: Skip, by: By) -> None:
+        """Ask the group's workers to skip; refused if that was asked for before."""
+        place = skip.position
         async with self._line.transaction() as tx:
             written = await tx.fetchval(
-                self._queries["write_skip"], group, topic, partition, offset, text(by.actor), text(by.reason)
+                self._queries["write_skip"], group, *place, text(by.actor), text(by.reason), skip.move
             )
             if written is None:
-                (row,) = await tx.fetch(self._queries["read_skip"], group, topic, partition, offset)
+                (row,) = await tx.fetch(self._queries["read_skip"], group, *place)
                 done = f"done at {row['done_at']:%Y-%m-%d %H:%M:%S %Z}" if row["done_at"] else "not done yet"
-                raise WrongState(f"{about} is to be skipped already, {done}{_told([row])}")
-            act = Act(by.actor, "skip", about, by.reason, "unfinished", "skipped", f"group {group}")
-            await write_audit(tx, self._queries, act)
+                raise WrongState(f"{skip} is to be skipped already, {done}{_told([row])}")
+            about = f"partition {skip.topic}/{skip.partition}" if skip.move else f"record {skip}"
+            old, new = ("held", f"read on from {skip.offset}") if skip.move else ("unfinished", "skipped")
+            await write_audit(tx, self._queries, Act(by.actor, "skip", about, by.reason, old, new, f"group {group}"))
 
 
 def _is(row: asyncpg.Record, pause: Pause) -> bool:

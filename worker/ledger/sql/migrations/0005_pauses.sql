@@ -20,17 +20,19 @@ CREATE TABLE oncebox.skips (
   topic          text NOT NULL,
   partition      int NOT NULL,
   "offset"       bigint NOT NULL,
+  move           boolean NOT NULL DEFAULT false,
   asked_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
   actor          text NOT NULL,
   reason         text NOT NULL CHECK (reason <> ''),
   done_at        timestamptz,
   PRIMARY KEY (consumer_group, topic, partition, "offset")
 );
-COMMENT ON TABLE oncebox.skips IS 'Records that an operator wants dead-lettered as skipped; workers read this every second.';
+COMMENT ON TABLE oncebox.skips IS 'Records that an operator wants dead-lettered as skipped, and places where held partitions go on; workers read this every second.';
 COMMENT ON COLUMN oncebox.skips.consumer_group IS 'The group that skips it; others read it as ever.';
 COMMENT ON COLUMN oncebox.skips.topic IS 'The topic of the record.';
 COMMENT ON COLUMN oncebox.skips.partition IS 'The partition of the record.';
-COMMENT ON COLUMN oncebox.skips."offset" IS 'The record.';
+COMMENT ON COLUMN oncebox.skips."offset" IS 'The record, or, where move is true, the place from which a held partition is read on.';
+COMMENT ON COLUMN oncebox.skips.move IS 'Whether the partition was held: then everything below the offset is skipped, and nothing is dead-lettered.';
 COMMENT ON COLUMN oncebox.skips.asked_at IS 'When the operator asked for it.';
 COMMENT ON COLUMN oncebox.skips.actor IS 'Who asked for it.';
 COMMENT ON COLUMN oncebox.skips.reason IS 'Why; the same words as in the audit.';
