@@ -2,6 +2,7 @@
 
 import typer
 
+from worker.cli.keys.explain import explain
 from worker.cli.keys.listing import list_entries
 from worker.cli.keys.release import release
 from worker.cli.keys.resolve import resolve
@@ -16,3 +17,4 @@ app.command()(show)
 app.command("list")(list_entries)
 app.command()(resolve)
 app.command()(release)
+app.command()(explain)
