@@ -189,7 +189,7 @@ class Keys:
 
     async def _story(self, id_: bytes, entry: Entry | None) -> Story:
         parked = await self._line.fetch(self._queries["read_parked"], UUID(id_), _MOST)
-        history = await self._line.fetch(self._queries["read_history"], UUID(id_), _MOST)
+        history = await self._line.fetch(self._queries["newest_history"], UUID(id_), _MOST)
         acts = await self._line.fetch(self._queries["read_audit"], subject(id_), _MOST)
         doubt = claim = None
         if entry is not None:

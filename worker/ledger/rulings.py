@@ -128,7 +128,7 @@ class Rulings:
         return row
 
     async def _locked(self, tx: Connection, id_: bytes, needed: State) -> asyncpg.Record:
-        row = await tx.fetchrow(self._queries["lock_entry"], UUID(id_))
+        row = await tx.fetchrow(self._queries["lock_for_operator"], UUID(id_))
         if row is None:
             raise WrongState(f"there is no {subject(id_)}")
         state = State(row["state"])

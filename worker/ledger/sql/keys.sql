@@ -26,7 +26,7 @@ SELECT c.fence, c.session, s.role, s.host, s.pid, s.version, s.lease_until, s.en
 SELECT topic, partition, "offset", reason, parked_at, due_at FROM oncebox.parked
  WHERE id = $1::uuid ORDER BY topic, partition, "offset" LIMIT $2
 
--- name: read_history
+-- name: newest_history
 -- The newest things that happened to an entry. $1 id  $2 most rows
 SELECT at, event, fence, detail, octet_length(body) AS body_bytes FROM oncebox.history
  WHERE id = $1::uuid ORDER BY at DESC LIMIT $2

@@ -1,4 +1,4 @@
--- name: lock_entry
+-- name: lock_for_operator
 -- Keeps an entry in its state for the rest of the transaction. No row: there is no entry. $1 id
 SELECT id, operation, state, kind, fence, held, error FROM oncebox.entries WHERE id = $1::uuid FOR UPDATE
 
