@@ -84,6 +84,7 @@ class Rulings:
         and start what is released here.
         """
         async with self._deciding() as tx:
+            await tx.execute(self._queries["go_by_id"])
             # The claim before the entry, as when it is settled: in the other order the two could wait for each other.
             fence = await tx.fetchval(self._queries["read_fence"], UUID(id_))
             claim = await tx.fetchrow(self._queries["lock_claim"], fence)
