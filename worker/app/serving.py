@@ -10,7 +10,6 @@ from worker.app.observing import Observing, observing
 from worker.app.opening import Engine, open_engine
 from worker.app.process import run_until_signalled
 from worker.engine.janitor import Janitor, claim_duties, parked_duty
-from worker.engine.orders import Orders
 from worker.engine.pipeline import Pipeline
 from worker.engine.worker import Pace, Worker
 from worker.errors import OnceboxError, ServiceUnavailable
@@ -56,21 +55,15 @@ class _Member:
         self._consumer = Consumer(settings, engine.topics, self._worker, places, notice)
         self._worker.consumer = self._consumer
         every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
-        self._orders = Orders(
-            ledger.orders, pipeline, engine.routes, group=kafka.group, reader=self._consumer, notice=notice
-        )
-        operations = [route.plan.operation for route in engine.routes]
-        lot = self._orders.unpaused(ledger.parking)
-        parked = parked_duty(lot, pipeline.take_parked, operations, every=every, hold=hold)
-        self._janitor = Janitor([*claim_duties(ledger, every), parked, self._orders.duty()], notice)
+        engine.orders.reader = self._consumer
+        parked = parked_duty(ledger.parking, pipeline.take_parked, engine.routes, every=every, hold=hold)
+        self._janitor = Janitor([*claim_duties(ledger, every), parked], notice)
 
     async def work(self, stop: asyncio.Event, seen: Observing, *, until_idle: bool) -> None:
         engine, worker, consumer, notice = self._engine, self._worker, self._consumer, self._engine.notice
         kafka, limits, tasks = engine.settings.kafka, engine.settings.engine, engine.tasks
         tasks.spawn(worker.tick(), "tick")
         try:
-            # Before the first record: one that is skipped because it kills workers must not start once more.
-            await self._orders.once()
             await consumer.start()
             _freeze()
             reading = tasks.spawn(worker.read(), "read")

@@ -1,16 +1,16 @@
 """Orders: what operators pause and skip is read every second, and followed by the pipeline."""
 
+import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Protocol
 
-from worker.engine.janitor import Duty
 from worker.engine.pipeline import Pipeline
 from worker.engine.ports import Notice
 from worker.engine.routes import Route
+from worker.errors import ServiceUnavailable
 from worker.rules.lanes import Lane
 from worker.rules.orders import Pause, Skip
-from worker.rules.writes import Parked
 
 _EVERY = 1.0
 _position = attrgetter("position")
@@ -34,29 +34,29 @@ class Reader(Protocol):
 
 
 class Orders:
-    """Follows the orders of operators in one process; while they cannot be read, the last ones hold."""
+    """Follows the orders of operators in one process; while they cannot be read, the last ones hold.
 
-    def __init__(
-        self,
-        book: Book,
-        pipeline: Pipeline,
-        routes: Sequence[Route],
-        *,
-        group: str,
-        reader: Reader,
-        notice: Notice,
-    ) -> None:
+    `reader` is set by who reads a group's lanes; without one there is nothing to skip or to read on.
+    """
+
+    def __init__(self, book: Book, pipeline: Pipeline, routes: Sequence[Route], *, group: str, notice: Notice) -> None:
         self._book = book
         self._pipeline = pipeline
         self._routes = routes
         self._group = group
-        self._reader = reader
+        self.reader: Reader | None = None
         self._notice = notice
         self._pauses: set[Pause] = set()
         self._skips: set[Skip] = set()
 
-    def duty(self) -> Duty:
-        return Duty("orders", _EVERY, self.once)
+    async def watch(self) -> None:
+        """Follow the orders, for ever."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            try:
+                await self.once()
+            except ServiceUnavailable as error:
+                self._notice("orders_unread", error=str(error), next="the last ones hold")
 
     async def once(self) -> None:
         """Read the orders and follow them; call it before the first record is read, too."""
@@ -64,14 +64,18 @@ class Orders:
         skips = set(await self._book.skips(self._group))
         if pauses != self._pauses or skips != self._skips:
             self._follow(pauses, skips)
-        lanes = {(lane.topic, lane.partition): lane for lane in self._reader.lanes if not lane.revoked}
+        if skips and self.reader is not None:
+            await self._look_after(skips, self.reader)
+
+    async def _look_after(self, skips: set[Skip], reader: Reader) -> None:
+        lanes = {(lane.topic, lane.partition): lane for lane in reader.lanes if not lane.revoked}
         # The lowest first: of two moves of one partition the later place wins.
         ours = [
             (skip, lane) for skip in sorted(skips, key=_position) if (lane := lanes.get(skip.position[:2])) is not None
         ]
         for skip, lane in ours:
             if skip.move and lane.held is not None and lane.position <= skip.offset:
-                await self._go_on(lane, skip)
+                await self._go_on(lane, skip, reader)
         over = [s for s, lane in ours if lane.held is None and lane.committed is not None and s.is_over(lane.committed)]
         if over:
             await self._book.skipped(self._group, over)
@@ -86,15 +90,15 @@ class Orders:
         self._pauses, self._skips = pauses, skips
         wanted = {skip.position: skip.reason for skip in skips if not skip.move}
         self._pipeline.follow({route: self._paused(route) for route in self._routes}, wanted)
-        for lane in self._reader.lanes if new else ():
+        for lane in self.reader.lanes if new and self.reader is not None else ():
             self._pipeline.skip_in_hand(lane, new)
 
-    async def _go_on(self, lane: Lane, skip: Skip) -> None:
+    async def _go_on(self, lane: Lane, skip: Skip, reader: Reader) -> None:
         # In this order: held anew at a later place, the partition is told to be held after this.
         await self._book.goes_on(self._group, skip)
         if not lane.revoked:
             self._notice("partition_goes_on", partition=str(lane), was=lane.held, offset=skip.offset, why=skip.reason)
-            self._reader.go_on(lane, skip.offset)
+            reader.go_on(lane, skip.offset)
 
     def _concerns(self, pause: Pause) -> bool:
         if pause.what == "handler":
@@ -106,21 +110,3 @@ class Orders:
         if any(pause.what == "handler" and pause.name == route.name for pause in self._pauses):
             return topics
         return topics & {pause.name for pause in self._pauses if pause.what == "topic"}
-
-    def unpaused(self, lot: Any) -> "Unpaused":
-        """The parking lot without the records of paused handlers: they wait there, not in this process."""
-        return Unpaused(lot, self._routes)
-
-
-class Unpaused:
-    """A parking lot from which nothing of a paused handler is taken."""
-
-    def __init__(self, lot: Any, routes: Sequence[Route]) -> None:
-        self._lot = lot
-        self._routes = routes
-
-    async def take_due(self, operations: Sequence[int], most: int, again_in: float, **more: Any) -> list[Parked]:
-        paused = {r.plan.operation for r in self._routes if r.paused.issuperset(r.handler.topics)}
-        wanted = [operation for operation in operations if operation not in paused]
-        taken: list[Parked] = await self._lot.take_due(wanted, most, again_in, **more)
-        return taken

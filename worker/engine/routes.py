@@ -50,6 +50,11 @@ class Route:
         self.name = self.handler.name
         self.outcomes = {topic: {} for topic in self.handler.topics}
 
+    @property
+    def all_paused(self) -> bool:
+        """Whether an operator holds back whatever this handler reads."""
+        return self.paused.issuperset(self.handler.topics)
+
 
 def secret_of(handler: Handler, secrets: Mapping[str, bytes]) -> bytes | None:
     """The secret of a scope with private keys; None for the others."""
