@@ -96,6 +96,10 @@ async def test_entries_are_shown_by_their_key_whatever_their_scope_tenant_or_byt
     for wrong, note in (("", "set ONCEBOX_SCOPE_PEOPLE_SECRET"), ("another secret " * 3, "another secret than")):
         blind = await command("keys", "show", "ann@example.org", ONCEBOX_SCOPE_PEOPLE_SECRET=wrong)
         assert (blind.code, note in blind.output) == (1, True), blind
+    await site.fetch("DELETE FROM oncebox.entries WHERE id = $1::uuid", south["id"])
+    await site.fetch("INSERT INTO oncebox.history (id, event, fence) VALUES ($1::uuid, 'expired', 1)", south["id"])
+    [pruned] = entries(await command("keys", "show", "k", "--tenant", "south", "--json"))
+    assert (pruned["id"], pruned["state"]) == (south["id"], "expired")
     nothing = await command("keys", "show", "nothing", "--scope", "payments")
     assert (nothing.code, "there is no entry for 'nothing'" in nothing.output) == (1, True)
     assert "did you mean payments?" in complaint(await command("keys", "show", "k", "--scope", "payment"), 64)

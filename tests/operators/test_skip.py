@@ -120,6 +120,20 @@ async def test_a_record_whose_handler_runs_ends_as_its_handler_ends(site: Site, 
     assert (await site.states())["slow"] == "completed"
 
 
+async def test_a_record_that_would_be_parked_is_skipped_instead(site: Site) -> None:
+    """Parked, its offset would be committed, the skip would count as done, and the record would run later."""
+    shop = Shop(site)
+    site.produce(shop.topic, sent("slow", "slow"))
+    async with site.worker(shop.registry, ONCEBOX_HOLD="2s"):
+        await eventually(lambda: shop.ran["slow"] == 1, 20, "never started")
+        await skip(site, shop.topic, 1)
+        await eventually(lambda: site.dead_letters(shop.topic), 15, "not skipped", every=0.2)
+        shop.through.set()
+        await site.drained(shop.topic)
+    assert [letter.offset for letter in site.dead_letters(shop.topic)] == [1]
+    assert await site.count("parked") == 0
+
+
 async def test_a_skip_is_asked_for_once(site: Site) -> None:
     topic = site.topic()
     await skip(site, topic, 7)

@@ -165,13 +165,21 @@ class Pipeline:
         """Keep an item back while its handler's circuit is open or an operator wants it; skip one that is unwanted."""
         if not item.route.circuit.open and not self._ordered:
             return False
-        if self._is_skipped(item):
-            self._skip(item)
+        if self.skips(item):
             return True
         if item.route.circuit.open or item.record.topic in item.route.paused:
             self._holding.take(item)
             return True
         return False
+
+    def skips(self, item: Item) -> bool:
+        """Dead-letter an item that an operator wants skipped."""
+        if not self._ordered or not self._is_skipped(item):
+            return False
+        why = self._skips[item.record.topic, item.partition, item.offset]
+        self.end(item)
+        self._finisher.dead_letter(item, "skipped", f"skipped by an operator: {why}")
+        return True
 
     def follow(self, paused: Mapping[Route, frozenset[str]], skips: Mapping[Position, str]) -> None:
         """Hold back and skip what operators want from now on; handlers that run may end.
@@ -201,18 +209,13 @@ class Pipeline:
             if item.offset not in offsets or item.finished or item.revoked:
                 continue
             if item.stage is Stage.LINED_UP or (item.stage is Stage.OFFERED and self._holding.withdraw(item)):
-                self._skip(item)
+                self.skips(item)
 
     def _is_skipped(self, item: Item) -> bool:
         return item.lane is not None and (item.record.topic, item.partition, item.offset) in self._skips
 
     def _is_unwanted(self, item: Item) -> bool:
         return item.record.topic in item.route.paused or self._is_skipped(item)
-
-    def _skip(self, item: Item) -> None:
-        why = self._skips[item.record.topic, item.partition, item.offset]
-        self.end(item)
-        self._finisher.dead_letter(item, "skipped", f"skipped by an operator: {why}")
 
     def won(self, item: Item) -> None:
         """The item's key is claimed; it runs when it is first in its strand."""
