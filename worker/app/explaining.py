@@ -67,7 +67,7 @@ async def _explain(desk: Desk, routes: Sequence[Route], record: Record, crash_ca
         # As in the pipeline: a validator of the user's model may raise anything.
         raised = Refused("invalid_payload", f"its validation raised {type(error).__name__}")
         return Explained(record, _routing(routes, item), item.route, raised)
-    handler, document = item.route.handler, item.document
+    handler, document = item.route.handler, Document(record.value)
     rows = await desk.line.fetch(desk.queries["look_up"], [UUID(bytes=item.id)])
     row = read_row(rows[0]) if rows else None
     return Explained(
@@ -112,7 +112,7 @@ def _now(item: Item, row: Row | None, crash_cap: int) -> str:
         return "there is no entry: it would run, unless its position was finished longer ago than its TTL"
     fingerprint = item.fingerprint
     if row.format != FORMAT:
-        fingerprint = item.route.fingerprint.digest_as(row.format, item.document)
+        fingerprint = item.route.fingerprint.digest_as(row.format, Document(item.record.value))
     return _ANSWERS[answer(row, fingerprint, item.plan, crash_cap)]
 
 

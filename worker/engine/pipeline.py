@@ -231,11 +231,12 @@ class Pipeline:
     def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None:
         """The keys of these are claimed, for the first time; each that stands alone in its strand starts at once."""
         alone = []
+        free = not self.stopping and not self._ordered
         for item in items:
             item.fence = fence
             item.claimed_at = sent
             item.stage = _CLAIMED
-            if item.ahead is None and item.next is None and not item.revoked and not self.stopping:
+            if free and item.ahead is None and item.next is None and not item.revoked:
                 alone.append(item)
             else:
                 self.won(item)
