@@ -4,6 +4,7 @@ OnceboxError
 ├── ConfigError            the operator: a setting is wrong                     exit 78
 │   └── RegistrationError  the handler author: a registration is wrong          exit 78
 ├── UsageError             whoever typed the command                            exit 64
+├── WrongState             an operator: what they act on is in another state     exit 1
 ├── ServiceUnavailable     nobody yet: Kafka, Postgres or Redis is away; retry  exit 69
 ├── Reject                 raised by handlers: a business failure is a result
 └── NotExecuted            raised by handlers: proof that nothing was executed
@@ -41,6 +42,18 @@ class UsageError(OnceboxError):
     """A command was called in a way that cannot work; the text says which way can."""
 
     exit_code: ClassVar[int] = 64
+
+
+class WrongState(OnceboxError):
+    """An operator's act needs another state; the text says which state there is. Nothing was changed."""
+
+    def __init__(self, problem: str, *, advice: str | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.problem}\n  {self.advice}" if self.advice else self.problem
 
 
 class ServiceUnavailable(OnceboxError):

@@ -8,8 +8,7 @@ def engine_duties(engine: Engine) -> list[Duty]:
     """What is done for the operations of this engine's own handlers, and for claims of ended sessions."""
     limits, ledger = engine.settings.engine, engine.ledger
     every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
-    operations = [route.plan.operation for route in engine.routes]
     return [
         *claim_duties(ledger, every),
-        parked_duty(ledger.parking, engine.pipeline.take_parked, operations, every=every, hold=hold),
+        parked_duty(ledger.parking, engine.pipeline.take_parked, engine.routes, every=every, hold=hold),
     ]

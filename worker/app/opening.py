@@ -15,6 +15,7 @@ from worker.engine.calling import Caller
 from worker.engine.intake import Intake
 from worker.engine.items import CURRENT, Item
 from worker.engine.letters import Letters
+from worker.engine.orders import Orders
 from worker.engine.pipeline import Limits, Outside, Pipeline
 from worker.engine.ports import Ledger, Notice
 from worker.engine.routes import Route, identity_text, prepare
@@ -43,6 +44,7 @@ class Engine:
     ledger: PostgresLedger
     routes: Sequence[Route]
     pipeline: Pipeline
+    orders: Orders
     publisher: Publisher
     letters: Letters
     caller: Caller
@@ -84,7 +86,11 @@ async def open_engine(
         parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
         outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
         pipeline = Pipeline(outside, _limits(settings))
-        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice, redis)
+        orders = Orders(ledger.orders, pipeline, routes, group=settings.kafka.group, notice=notice)
+        # Before the first record: one that is skipped because it kills workers must not start once more.
+        await orders.once()
+        tasks.spawn(orders.watch(), "orders")
+        yield Engine(settings, ledger, routes, pipeline, orders, publisher, letters, caller, tasks, notice, redis)
 
 
 def make_ledger(

@@ -59,6 +59,7 @@ class _Member:
         self._worker.consumer = self._consumer
         self._janitor = Janitor([*engine_duties(engine), *house_duties(settings, ledger, notice)], notice)
         self._holds = Holds(self._consumer, kafka.group, ledger.feeds, notice)
+        engine.orders.reader = self._consumer
 
     async def work(self, stop: asyncio.Event, seen: Observing, *, until_idle: bool) -> None:
         engine, worker, consumer, notice = self._engine, self._worker, self._consumer, self._engine.notice

@@ -19,7 +19,15 @@ def actor() -> str:
     import getpass
     import socket
 
-    return os.environ.get("ONCEBOX_ACTOR") or f"{getpass.getuser()}@{socket.gethostname()}"
+    named = os.environ.get("ONCEBOX_ACTOR")
+    if named:
+        return named
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def given_reason(reason: str) -> str:

@@ -9,7 +9,23 @@ from typer.core import TyperGroup
 
 from worker.errors import UsageError
 
-VERBS = ("run", "demo", "stack", "migrate", "check", "sweep", "feeds", "version")
+VERBS = (
+    "run",
+    "demo",
+    "stack",
+    "migrate",
+    "check",
+    "sweep",
+    "keys",
+    "dlq",
+    "replay",
+    "jobs",
+    "feeds",
+    "pause",
+    "resume",
+    "skip",
+    "version",
+)
 """Each lives in `worker.cli.<verb>`: as `app`, a Typer with verbs of its own, or as a function of that name."""
 
 

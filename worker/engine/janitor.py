@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from worker.engine.ports import Notice
+from worker.engine.routes import Route
 from worker.engine.tasks import Tasks
 from worker.errors import ServiceUnavailable
 from worker.rules.writes import Parked
@@ -91,11 +92,12 @@ def claim_duties(ledger: Swept, every: float) -> list[Duty]:
 
 
 def parked_duty(
-    lot: Lot, bring: Callable[[Parked], None], operations: Sequence[int], *, every: float, hold: float
+    lot: Lot, bring: Callable[[Parked], None], routes: Sequence[Route], *, every: float, hold: float
 ) -> Duty:
-    """Bring parked records of these operations back when their time has come."""
+    """Bring parked records of these handlers back when their time has come; those of paused ones stay parked."""
 
     async def bring_due() -> int:
+        operations = sorted({route.plan.operation for route in routes if not route.all_paused})
         due = await lot.take_due(operations, 100, hold * 2)
         for parked in due:
             bring(parked)

@@ -42,12 +42,18 @@ class Route:
     circuit: Circuit = field(default_factory=Circuit)
     held: deque[Any] = field(default_factory=deque)
     trial: Any = None  # the one item that may run while the circuit is open
+    paused: frozenset[str] = frozenset()  # topics whose records an operator holds back from this handler
 
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = self.handler.name
         self.outcomes = {topic: {} for topic in self.handler.topics}
+
+    @property
+    def all_paused(self) -> bool:
+        """Whether an operator holds back whatever this handler reads."""
+        return self.paused.issuperset(self.handler.topics)
 
 
 def secret_of(handler: Handler, secrets: Mapping[str, bytes]) -> bytes | None:
@@ -56,7 +62,7 @@ def secret_of(handler: Handler, secrets: Mapping[str, bytes]) -> bytes | None:
     if not scope.private_keys:
         return None
     if scope.name not in secrets:
-        variable = f"ONCEBOX_SCOPE_{scope.name.upper().replace('-', '_').replace('.', '_')}_SECRET"
+        variable = secret_variable(scope.name)
         raise ConfigError(
             f"scope {scope.name!r} has private keys, but no secret is set", advice=f"set {variable} or {variable}_FILE"
         )
@@ -72,10 +78,18 @@ def identity_text(handler: Handler, secrets: Mapping[str, bytes]) -> str:
     if handler.scope.missing_key == "fingerprint":
         parts.append("missing_key=fingerprint")
     if secret is not None:
-        # A digest of the secret, never the secret: a new one is a declared change.
-        probe = Identity(scope="secret", operation="version", secret=secret).entry_id(None, b"version")
-        parts.append(f"secret={probe.hex()[:8]}")
+        parts.append(f"secret={secret_digest(secret)}")
     return " ".join(parts)
+
+
+def secret_variable(scope: str) -> str:
+    """Where the secret of a scope is set."""
+    return f"ONCEBOX_SCOPE_{scope.upper().replace('-', '_').replace('.', '_')}_SECRET"
+
+
+def secret_digest(secret: bytes) -> str:
+    """A digest of the secret, never the secret: a new one is a declared change."""
+    return Identity(scope="secret", operation="version", secret=secret).entry_id(None, b"version").hex()[:8]
 
 
 def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], secrets: Mapping[str, bytes]) -> Route:

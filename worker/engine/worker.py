@@ -102,16 +102,20 @@ class Worker:
                 await asyncio.sleep(0)
 
     def _ready(self, lanes: Sequence[Lane]) -> tuple[list[Lane], bool]:
-        open_lanes = [lane for lane in lanes if not lane.revoked and lane.held is None]
+        paused = self._pipeline.paused_topics
+        open_lanes = [lane for lane in lanes if not lane.revoked and lane.held is None and lane.topic not in paused]
         if not open_lanes:
             return [], False
-        if sum(lane.unfinished for lane in open_lanes) >= self._pace.buffer:
-            return [], True
-        if sum(lane.bytes for lane in open_lanes) >= self._pace.buffer_bytes:
-            return [], True
         share = max(64, self._pace.buffer // len(open_lanes))
-        ready = [lane for lane in open_lanes if lane.unfinished < share and len(lane.watermark) < _SPAN]
-        return ready, len(ready) < len(open_lanes)
+        share_bytes = self._pace.buffer_bytes // len(open_lanes)
+        # A lane full of records that are kept back is read no further, and takes no room from the others meanwhile.
+        moving = [n for n in open_lanes if not n.kept_back or (n.unfinished < share and n.bytes < share_bytes)]
+        if sum(lane.unfinished for lane in moving) >= self._pace.buffer:
+            return [], True
+        if sum(lane.bytes for lane in moving) >= self._pace.buffer_bytes:
+            return [], True
+        ready = [lane for lane in moving if lane.unfinished < share and len(lane.watermark) < _SPAN]
+        return ready, len(ready) < len(moving)
 
     async def _wait_for_room(self) -> None:
         waiters = [asyncio.ensure_future(e.wait()) for e in (self._pipeline.room, self._stopping)]
@@ -166,9 +170,14 @@ class Worker:
             held = {}
             for lane in self.consumer.lanes:
                 place = (lane.topic, lane.partition)
-                if place in left and lane.committed is not None and lane.committed >= left[place]:
+                if place not in left:
+                    continue
+                if lane.committed is not None and lane.committed >= left[place]:
                     del left[place]
-                elif place in left and lane.held is not None and not lane.unfinished:
+                elif lane.topic in self._pipeline.paused_topics:
+                    # What is paused is not waited for, as what is parked is not.
+                    del left[place]
+                elif lane.held is not None and not lane.unfinished:
                     held[place] = lane
             if left.keys() == held.keys():
                 break

@@ -166,6 +166,17 @@ class Consumer:
             for tp, lane in lanes.items():
                 lane.committed = offsets[tp]
 
+    def go_on(self, lane: Lane, offset: int) -> None:
+        """Read a held lane on from an offset at or above its position; what is in flight below it ends first."""
+        tp = TopicPartition(lane.topic, lane.partition)
+        if self._lanes.get(tp) is not lane or lane.revoked:
+            return
+        lane.receive((), offset)
+        lane.held = None
+        self._errors.pop(tp, None)
+        self._consumer.seek(tp, offset)
+        self._consumer.resume(tp)
+
     async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
         """Where the log of each lane ends now, as a read_committed reader sees it."""
         wanted = {TopicPartition(lane.topic, lane.partition): lane for lane in lanes}

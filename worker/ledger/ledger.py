@@ -13,6 +13,7 @@ from worker.ledger.fences import Fences
 from worker.ledger.finals import Finals
 from worker.ledger.migrate import refuse_stale_schema
 from worker.ledger.operations import register, register_topics
+from worker.ledger.orders import Orders
 from worker.ledger.parking import ParkingLot
 from worker.ledger.pruning import Pruning
 from worker.ledger.queries import load_queries, named
@@ -77,6 +78,7 @@ class PostgresLedger:
         self.survey = Survey(self._rare, queries)
         self.pruning = Pruning(self._slow, queries)
         self.retention = Retention(self._slow, queries)
+        self.orders = Orders(self._rare, queries)
         self.settling = Settling(self._rare, queries, self.session, first_probe=first_probe, notice=notice)
         self.transactions = Transactions(self._user, queries, self.fences)
 

@@ -1,10 +1,11 @@
 """After a death: ending lapsed sessions, and settling the claims of ended ones. Two steps, two transactions."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from worker.errors import ServiceUnavailable
-from worker.ledger.connect import Lines
+from worker.ledger.connect import Connection, Lines
 from worker.ledger.finals import write_doubts
 from worker.ledger.sessions import Session
 from worker.rules.claims import State
@@ -67,11 +68,25 @@ class Settling:
             taken = await tx.fetchrow(self._queries["take_open_claim"], fence, session)
             if taken is None:
                 return []
-            rows = await tx.fetch(self._queries["settle"], sorted(taken["ids"]), fence)
-            if not rows:
-                return []
-            doubtful = [(r["id"], r["operation"], fence) for r in rows if r["state"] == State.UNKNOWN]
-            await write_doubts(tx, self._queries, doubtful, lease=self._session.lease, first_probe=self._first_probe)
-            await tx.execute(self._queries["wake_parked"], [r["id"] for r in rows if r["state"] != State.UNKNOWN])
-            await tx.execute(self._queries["move_expiry"], [r["id"] for r in rows], [r["operation"] for r in rows])
-            return [State(r["state"]) for r in rows]
+            return await settle_entries(
+                tx,
+                self._queries,
+                taken["ids"],
+                fence,
+                lease=self._session.lease,
+                first_probe=self._first_probe,
+            )
+
+
+async def settle_entries(
+    tx: Connection, queries: Mapping[str, str], ids: Sequence[Any], fence: int, *, lease: float, first_probe: float
+) -> list[State]:
+    """Settle the entries of a claim statement, in the transaction that took its row; their new states."""
+    rows = await tx.fetch(queries["settle"], sorted(ids), fence)
+    if not rows:
+        return []
+    doubtful = [(r["id"], r["operation"], fence) for r in rows if r["state"] == State.UNKNOWN]
+    await write_doubts(tx, queries, doubtful, lease=lease, first_probe=first_probe)
+    await tx.execute(queries["wake_parked"], [r["id"] for r in rows if r["state"] != State.UNKNOWN])
+    await tx.execute(queries["move_expiry"], [r["id"] for r in rows], [r["operation"] for r in rows])
+    return [State(r["state"]) for r in rows]

@@ -20,6 +20,7 @@ class Lane:
         "forgotten",
         "held",
         "held_at",
+        "kept_back",
         "partition",
         "position",
         "revoked",
@@ -38,6 +39,7 @@ class Lane:
         self.watermark: Watermark[Any] = Watermark(position)
         self.unfinished = 0
         self.bytes = 0
+        self.kept_back = 0  # records that wait without a claim: for a circuit to close, for an operator
         self.revoked = False
         self.held: str | None = None  # why the partition is not read
         self.held_at = position  # and where it stood

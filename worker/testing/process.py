@@ -77,8 +77,7 @@ class Process:
         self._worker = Worker(self.pipeline, pace, beat=ledger.session.beat, notice=world.notice)
         self._worker.consumer = self._consumer = MemoryConsumer(world.topics, self._worker.lanes_assigned)
         every, hold = settings.settle_every.total_seconds(), settings.hold.total_seconds()
-        operations = [route.plan.operation for route in routes]
-        parked = parked_duty(ledger.parking, self.pipeline.take_parked, operations, every=every, hold=hold)
+        parked = parked_duty(ledger.parking, self.pipeline.take_parked, routes, every=every, hold=hold)
         janitor = Janitor([*claim_duties(ledger, every), parked], world.notice)
         self.tasks.spawn(ledger.session.keep(), "session")
         self.tasks.spawn(self._tick(), "tick")

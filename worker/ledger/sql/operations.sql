@@ -1,6 +1,6 @@
 -- name: known_operations
 -- In the order in which rows are locked by those who then register theirs.
-SELECT id, scope, operation, kind, identity, groups FROM oncebox.operations ORDER BY scope, operation
+SELECT id, scope, operation, kind, identity, groups, ttl FROM oncebox.operations ORDER BY scope, operation
 
 -- name: has_live_entries
 -- $1 operation
