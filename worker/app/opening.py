@@ -12,6 +12,7 @@ import structlog
 
 from worker.app.handlers import effective_handlers, scope_secrets, shared_resources
 from worker.engine.calling import Caller
+from worker.engine.evidence import Settler
 from worker.engine.intake import Intake
 from worker.engine.items import CURRENT, Item
 from worker.engine.letters import Letters
@@ -22,6 +23,7 @@ from worker.engine.tasks import Tasks
 from worker.engine.tracing import TracedCaller
 from worker.filter.filter import Filter
 from worker.kafka.publisher import Publisher
+from worker.kafka.readback import ReadBack
 from worker.ledger.clock import clock
 from worker.ledger.ledger import PostgresLedger
 from worker.ledger.which import read_which
@@ -44,6 +46,7 @@ class Engine:
     pipeline: Pipeline
     publisher: Publisher
     letters: Letters
+    originals: ReadBack
     caller: Caller
     tasks: Tasks
     notice: Notice
@@ -70,7 +73,7 @@ async def open_engine(
         operations, topics = await ledger.register(handlers, group=settings.kafka.group, identities=identities)
         routes = [prepare(h, operations[h.name], topics, secrets) for h in handlers]
         resources = await closing.enter_async_context(shared_resources(registry))
-        caller = _caller(settings, ledger, resources, notice)
+        caller = _caller(settings, ledger, routes, resources, notice)
         closing.callback(caller.close)
         redis = await _open_filter(settings, ledger, notice, watch)
         if redis is not None:
@@ -79,11 +82,13 @@ async def open_engine(
         closing.push_async_callback(tasks.close)
         publisher = Publisher(settings.kafka, notice)
         closing.push_async_callback(publisher.close)
+        originals = ReadBack(settings.kafka, notice)
+        closing.push_async_callback(originals.close)
         letters = Letters(group=settings.kafka.group, prefix=settings.kafka.dead_letter_prefix)
         parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
         outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
         pipeline = Pipeline(outside, _limits(settings))
-        yield Engine(settings, ledger, routes, pipeline, publisher, letters, caller, tasks, notice, redis)
+        yield Engine(settings, ledger, routes, pipeline, publisher, letters, originals, caller, tasks, notice, redis)
 
 
 def make_ledger(
@@ -102,7 +107,9 @@ def make_ledger(
     )
 
 
-def _caller(settings: Settings, ledger: PostgresLedger, resources: Any, notice: Notice) -> Caller:
+def _caller(
+    settings: Settings, ledger: PostgresLedger, routes: Sequence[Route], resources: Any, notice: Notice
+) -> Caller:
     engine = settings.engine
     parts: dict[str, Any] = {
         "resources": resources,
@@ -110,6 +117,7 @@ def _caller(settings: Settings, ledger: PostgresLedger, resources: Any, notice: 
         "threads": min(engine.concurrency, 64),
         "clock": clock,
         "log": _message_log,
+        "settle": Settler(routes, ledger.doubts, result_limit=engine.result_limit, clock=clock, notice=notice),
     }
     tracer = find_tracer(notice)
     if tracer is None:

@@ -5,6 +5,7 @@ import contextlib
 import gc
 from typing import Any
 
+from worker.app.duties import doubts_duty
 from worker.app.handlers import effective_handlers, refuse_missing_topics
 from worker.app.observing import Observing, observing
 from worker.app.opening import Engine, open_engine
@@ -55,9 +56,9 @@ class _Member:
         self._consumer = Consumer(settings, engine.topics, self._worker, places, notice)
         self._worker.consumer = self._consumer
         every, hold = limits.settle_every.total_seconds(), limits.hold.total_seconds()
-        operations = [route.plan.operation for route in engine.routes]
-        parked = parked_duty(ledger.parking, pipeline.take_parked, operations, every=every, hold=hold)
-        self._janitor = Janitor([*claim_duties(ledger, every), parked], notice)
+        parked = parked_duty(ledger.parking, pipeline.take_parked, engine.routes, every=every, hold=hold)
+        doubts = doubts_duty(engine, every=every)
+        self._janitor = Janitor([*claim_duties(ledger, every), parked, doubts], notice)
 
     async def work(self, stop: asyncio.Event, seen: Observing, *, until_idle: bool) -> None:
         engine, worker, consumer, notice = self._engine, self._worker, self._consumer, self._engine.notice

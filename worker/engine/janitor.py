@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from worker.engine.ports import Notice
+from worker.engine.routes import Route
 from worker.engine.tasks import Tasks
 from worker.errors import ServiceUnavailable
 from worker.rules.writes import Parked
@@ -61,7 +62,9 @@ class Settling(Protocol):
 
 
 class Lot(Protocol):
-    async def take_due(self, operations: Sequence[int], most: int, again_in: float) -> list[Parked]: ...
+    async def take_due(
+        self, operations: Sequence[int], most: int, again_in: float, *, topics: Sequence[str] = ()
+    ) -> list[Parked]: ...
 
 
 class Swept(Protocol):
@@ -91,12 +94,14 @@ def claim_duties(ledger: Swept, every: float) -> list[Duty]:
 
 
 def parked_duty(
-    lot: Lot, bring: Callable[[Parked], None], operations: Sequence[int], *, every: float, hold: float
+    lot: Lot, bring: Callable[[Parked], None], routes: Sequence[Route], *, every: float, hold: float
 ) -> Duty:
-    """Bring parked records of these operations back when their time has come."""
+    """Bring parked records of these handlers, and letters owed on their topics, back when their time has come."""
+    operations = sorted({route.plan.operation for route in routes})
+    topics = sorted({topic for route in routes for topic in route.handler.topics})
 
     async def bring_due() -> None:
-        for parked in await lot.take_due(operations, 100, hold * 2):
+        for parked in await lot.take_due(operations, 100, hold * 2, topics=topics):
             bring(parked)
 
     return Duty("parked", every / 5, bring_due)

@@ -8,6 +8,7 @@ from typing import Any
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
 from worker.ledger.connect import HOT, RARE, Lines, Watch, connector
+from worker.ledger.doubts import Doubts
 from worker.ledger.feeds import Feeds
 from worker.ledger.fences import Fences
 from worker.ledger.finals import Finals
@@ -71,6 +72,7 @@ class PostgresLedger:
         self.parking = ParkingLot(self._rare, queries, notice)
         self.feeds = Feeds(self._rare, queries)
         self.survey = Survey(self._rare, queries)
+        self.doubts = Doubts(self._rare, queries, notice)
         self.settling = Settling(self._rare, queries, self.session, first_probe=first_probe, notice=notice)
         self.transactions = Transactions(self._user, queries, self.fences)
 
