@@ -100,8 +100,8 @@ class OnPostgres(Store):
     async def doubts(self) -> dict[bytes, SeenDoubt]:
         rows = await self._fetch(
             "SELECT id, fence, extract(epoch FROM quiet_until - clock_timestamp())::float8 AS quiet_in,"
-            " extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in, probes, reported_at IS NOT NULL AS reported"
-            " FROM oncebox.doubts"
+            " extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in,"
+            " probes, reported_at IS NOT NULL AS reported FROM oncebox.doubts"
         )
         return {row["id"]: SeenDoubt(*list(row.values())[1:]) for row in rows}
 

@@ -198,7 +198,8 @@ async def test_every_probe_is_on_record_and_moves_the_next_one(store: Store) -> 
     [doubt] = await take(store, ledger)
     await ledger.doubts.note(doubt, "unknown: ConnectionError", again_in=20.0)
     seen = (await store.doubts())[id_of("k")]
-    assert (seen.probes, seen.due_in) == (1, pytest.approx(20, abs=5))
+    assert seen.probes == 1
+    assert seen.due_in == pytest.approx(20, abs=5)
     [happened] = await ledger.doubts.history(id_of("k"))
     assert (happened.event, happened.fence, happened.detail) == ("probe", fence, "unknown: ConnectionError")
     await store.pass_time(25, ledger)
@@ -206,7 +207,8 @@ async def test_every_probe_is_on_record_and_moves_the_next_one(store: Store) -> 
     assert doubt.probes == 1
     await ledger.doubts.put_off(doubt, 40.0)
     seen = (await store.doubts())[id_of("k")]
-    assert (seen.probes, seen.due_in) == (1, pytest.approx(40, abs=5))
+    assert seen.probes == 1
+    assert seen.due_in == pytest.approx(40, abs=5)
 
 
 async def test_a_reported_doubt_is_asked_about_no_more_and_can_still_be_settled(store: Store) -> None:
@@ -215,7 +217,7 @@ async def test_a_reported_doubt_is_asked_about_no_more_and_can_still_be_settled(
     [doubt] = await take(store, ledger)
     await ledger.doubts.reported(doubt, "dead letter in dlq.t")
     await ledger.doubts.reported(doubt, "dead letter in dlq.t")
-    await store.pass_time(100_000, ledger)
+    await store.pass_time(200, ledger)
     assert await take(store, ledger) == []
     assert (await store.doubts())[id_of("k")].reported
     assert await store.state("k") is UNKNOWN

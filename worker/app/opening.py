@@ -100,7 +100,8 @@ def make_ledger(
         lease=settings.engine.lease.total_seconds(),
         crash_cap=settings.engine.crash_cap,
         longest_timeout=max(h.timeout.total_seconds() for h in handlers),
-        first_probe=min(_first_probe(h) for h in handlers),
+        # Due at once: whoever has the handler puts it off until its first probe, and that need not be us.
+        first_probe=0.0,
         notice=notice,
         role=role,
         watch=None if watch is None else watch("postgres"),
@@ -154,11 +155,6 @@ async def _open_filter(
         notice=notice,
         watch=None if watch is None else watch("redis"),
     )
-
-
-def _first_probe(handler: Handler) -> float:
-    first: Any = handler.reconcile.first
-    return float(first.total_seconds())
 
 
 def _message_log(item: Item) -> Any:

@@ -261,7 +261,9 @@ class Finisher:
         why = f"{'too_large' if too_large else 'unwritable'}:{letter.reason or 'result'}"
         parking = self._owed(letter, why, due=None if too_large else self._hold)
         small = () if letter.cut else tuple(cut(out) for out in too_large)
-        then = replace(letter, outgoing=small, cut=True)
+        # Parked, not finished: otherwise what came from the parking lot would be removed from it, and never be paid.
+        stays = letter.item.parked is not None or (letter.reason is not None and not small)
+        then = replace(letter, outgoing=small, cut=True, outcome=Outcome.PARKED if stays else letter.outcome)
         again = replace(letter, outgoing=tuple(out for out, _ in problems), since=self._now())
         self._parked.add(_ToPark(letter.item, parking, then, again))
 
