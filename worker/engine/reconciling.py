@@ -22,7 +22,7 @@ from worker.rules.results import encode_as
 # Probes of one operation at the same time.
 _SLOTS = 16
 # How long past the timeout of its probe a doubt stays with the process that took it.
-_MARGIN = 15.0
+_MARGIN = 6.0
 _LOOK_AGAIN = 0.25
 
 
@@ -54,7 +54,9 @@ class Desk:
     def wait_after(self, doubt: Doubt) -> float:
         """How long to wait after the probe that was just made: doubling, never past the deadline."""
         wait = min(self.most, self.first * 2.0 ** min(doubt.probes + 1, 30))
-        return max(0.0, min(wait, self.until - doubt.age))
+        left = self.until - doubt.age
+        # Past the deadline it is reported in a moment; should that fail, it comes up again.
+        return min(wait, left) if left > 0 else _MARGIN
 
 
 class Reconciling:
@@ -108,12 +110,14 @@ class Reconciling:
             await self._rule(desk, Evidence(doubt.id, "settle", doubt.evidence, doubt.fence, note="kept since then"))
         elif doubt.age < desk.first:
             await self._doubts.put_off(doubt, desk.first - doubt.age)
-        elif desk.reconciler is None or (doubt.age >= desk.until and doubt.probes):
+        elif desk.reconciler is None or (
+            not await self._probe(desk, desk.reconciler, doubt) and doubt.age >= desk.until
+        ):
+            # Never without having asked once more, however long nobody could ask.
             await self._reporter.report(desk.route, doubt)
-        else:
-            await self._probe(desk, desk.reconciler, doubt)
 
-    async def _probe(self, desk: Desk, reconciler: Reconciler, doubt: Doubt) -> None:
+    async def _probe(self, desk: Desk, reconciler: Reconciler, doubt: Doubt) -> bool:
+        """Ask, and write down what was said; whether the doubt is over."""
         desk.allowed -= 1
         context = await self._reporter.context(desk.route, doubt)
         probe = await desk.prober.ask(reconciler, context, desk.route.timeout)
@@ -122,15 +126,18 @@ class Reconciling:
             case "executed":
                 result = encode_as(desk.route.handler.scope.results, probe.verdict.result, self._limit)
                 await self._rule(desk, Evidence(doubt.id, "probe", result, doubt.fence))
+                return True
             case "not_executed" if doubt.quiet_in <= 0:
                 evidence = Evidence(doubt.id, "probe", None, doubt.fence, asked_at=doubt.taken_at)
-                if await self._rule(desk, evidence) is Ruling.EARLY:
-                    await self._doubts.put_off(doubt, wait)
+                if await self._rule(desk, evidence) is not Ruling.EARLY:
+                    return True
+                await self._doubts.put_off(doubt, wait)
             case "not_executed":
                 said = "not_executed, before the quiet time was over: still unknown"
                 await self._doubts.note(doubt, said, again_in=min(wait, doubt.quiet_in))
             case _:
                 await self._doubts.note(doubt, probe.said, again_in=wait)
+        return False
 
     async def _rule(self, desk: Desk, evidence: Evidence) -> Ruling:
         ruled = await self._doubts.rule(evidence)

@@ -25,6 +25,7 @@ class ReadBack:
         self._notice = notice
         self._consumer: Any = None
         self._reading = asyncio.Lock()
+        self._known: set[TopicPartition] = set()
 
     async def read(self, topic: str, partition: int, offset: int) -> Record | None:
         """The record that stands exactly there; None if the topic, or that record in it, is gone."""
@@ -45,16 +46,14 @@ class ReadBack:
             await self._drop()
 
     async def _read(self, place: TopicPartition, offset: int) -> Record | None:
-        async with open_topics(self._kafka) as admin:
-            # The client would ask for an unknown topic for ever.
-            if place.partition >= (await admin.partitions([place.topic])).get(place.topic, 0):
-                return None
-        consumer = await self._open()
-        consumer.assign([place])
-        begin = (await consumer.beginning_offsets([place]))[place]
-        end = (await consumer.end_offsets([place]))[place]
-        if not begin <= offset < end:
+        if not await self._exists(place):
             return None
+        consumer = await self._open()
+        if consumer.assignment() != {place}:
+            consumer.assign([place])
+        if offset >= (await consumer.end_offsets([place]))[place]:
+            return None
+        # One that retention has taken is out of range, which the client raises.
         consumer.seek(place, offset)
         # Compaction, or an aborted transaction, may have taken it: then the next one answers, or the position moves on.
         while await consumer.position(place) <= offset:
@@ -62,6 +61,15 @@ class ReadBack:
             for record in found.get(place, ()):
                 return record if record.offset == offset else None
         return None
+
+    async def _exists(self, place: TopicPartition) -> bool:
+        """The client would ask for an unknown topic for ever, so an administrator asks first, once for each."""
+        if place not in self._known:
+            async with open_topics(self._kafka) as admin:
+                if place.partition >= (await admin.partitions([place.topic])).get(place.topic, 0):
+                    return False
+            self._known.add(place)
+        return True
 
     async def _open(self) -> Any:
         if self._consumer is None:
@@ -84,6 +92,7 @@ class ReadBack:
 
     async def _drop(self) -> None:
         consumer, self._consumer = self._consumer, None
+        self._known.clear()
         if consumer is None:
             return
         try:
