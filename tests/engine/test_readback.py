@@ -20,7 +20,7 @@ async def test_a_record_is_read_back_byte_for_byte_and_commits_nothing(site: Sit
     try:
         for partition, offset, value in ((0, 2, b"v4"), (1, 0, b"v1"), (1, 2, b"v5"), (0, 0, b"v0")):
             record = await originals.read(name, partition, offset)
-            assert record is not None
+            assert record is not None, (partition, offset)
             assert (record.topic, record.partition, record.offset) == (name, partition, offset)
             assert (record.value, tuple(record.headers)) == (value, (("h", b"\xff"), ("n", None)))
     finally:

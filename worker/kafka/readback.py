@@ -55,6 +55,14 @@ class ReadBack:
             return None
         # One that retention has taken is out of range, which the client raises.
         consumer.seek(place, offset)
+        consumer.resume(place)
+        try:
+            return await self._at(consumer, place, offset)
+        finally:
+            # Otherwise the client would go on fetching what nobody reads.
+            consumer.pause(place)
+
+    async def _at(self, consumer: Any, place: TopicPartition, offset: int) -> Record | None:
         # Compaction, or an aborted transaction, may have taken it: then the next one answers, or the position moves on.
         while await consumer.position(place) <= offset:
             found = await consumer.getmany(place, timeout_ms=200, max_records=1)
@@ -79,6 +87,8 @@ class ReadBack:
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 isolation_level="read_committed",
+                # A fetch that is still waiting at the end of another partition would hold up the next read.
+                fetch_max_wait_ms=10,
                 max_partition_fetch_bytes=self._kafka.partition_fetch_bytes,
             )
             try:
