@@ -179,7 +179,8 @@ class Finisher:
             self._notice("late_results", accepted=len(late) - len(refused), refused=len(refused))
         for item in [item for item in batch if item.id in refused] if refused else ():
             # Another decision stands in the row, and the effect may have happened twice: kept in its history.
-            self._notice("result_refused", operation=item.route.name, fence=item.fence, alert="possible double effect")
+            alert = "possible double effect, unless a verdict about this very claim came first"
+            self._notice("result_refused", operation=item.route.name, fence=item.fence, alert=alert)
             self._owner.claim_over(item, again=True)
         self._owner.completed([item for item in batch if item.id not in refused] if refused else batch)
 
