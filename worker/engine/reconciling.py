@@ -107,7 +107,9 @@ class Reconciling:
 
     async def _decide(self, desk: Desk, doubt: Doubt) -> None:
         if doubt.evidence is not None:
-            await self._rule(desk, Evidence(doubt.id, "settle", doubt.evidence, doubt.fence, note="kept since then"))
+            await self._rule(
+                desk, Evidence(doubt.id, "settle", doubt.evidence, doubt.fence, note="said while it was in progress")
+            )
         elif doubt.age < desk.first:
             await self._doubts.put_off(doubt, desk.first - doubt.age)
         elif desk.reconciler is None or (

@@ -7,7 +7,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from worker.errors import ServiceUnavailable
+from worker.errors import OnceboxError, ServiceUnavailable
 from worker.kafka.bootstrap import explain_bootstrap
 from worker.kafka.security import client_options
 from worker.kafka.topics import open_topics
@@ -35,7 +35,7 @@ class ReadBack:
                     return await self._read(TopicPartition(topic, partition), offset)
             except OffsetOutOfRangeError:
                 return None
-            except (KafkaError, TimeoutError, UnicodeDecodeError) as error:
+            except (KafkaError, OnceboxError, TimeoutError, UnicodeDecodeError) as error:
                 await self._drop()
                 raise ServiceUnavailable(
                     "kafka", f"{topic}/{partition}@{offset} could not be read: {type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self
 
-from worker.errors import NotExecuted
+from worker.errors import NotExecuted, RegistrationError
 from worker.rules.claims import Blocks
 from worker.rules.doubts import Ruling
 from worker.rules.durations import duration
@@ -111,7 +111,11 @@ class Context:
 
     @property
     def record(self) -> Record:
-        """The record. A reconciler may be asked when its bytes cannot be had any more: then this raises LookupError."""
+        """The record.
+
+        A reconciler may be asked when its bytes cannot be had any more: then this, and what is read from it (headers,
+        source, trace), raises LookupError. Key, tenant, fence and `effect_key` are always there.
+        """
         if self._record is None:
             raise LookupError(
                 "the record is neither parked nor in its topic any more: only its key and tokens are known"
@@ -216,3 +220,8 @@ class Reconcile:
     def __post_init__(self) -> None:
         for name in ("first", "most", "until"):
             object.__setattr__(self, name, duration(getattr(self, name)))
+        if self.per_second <= 0:
+            raise RegistrationError(
+                f"reconcile: per_second is {self.per_second}, so nobody would ever be asked",
+                advice="leave the reconciler out if nobody can be asked",
+            )
