@@ -4,7 +4,6 @@ A verdict is one transaction: the entry is locked, then moved by a statement tha
 fence, its doubt ended, its parked records woken, its expiry moved, and all of that written into its history.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -12,11 +11,10 @@ from typing import Any, TypeVar
 import orjson
 from asyncpg.pgproto.pgproto import UUID
 
-from worker.errors import ServiceUnavailable
-from worker.ledger.claims import backoff
 from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.finals import as_stored, leave_doubt, text
 from worker.ledger.parking import read_parked
+from worker.ledger.repeating import repeat
 from worker.rules.claims import State
 from worker.rules.doubts import Doubt, Evidence, Happened, Ruled, Ruling
 from worker.rules.entries import Row
@@ -175,15 +173,10 @@ class Doubts:
             return now
 
     async def _repeat(self, call: Callable[[Line], Awaitable[T]]) -> T:
-        attempt = 0
-        async with self._lines.take() as line:
-            while True:
-                try:
-                    return await call(line)
-                except ServiceUnavailable as error:
-                    attempt += 1
-                    self._notice("verdict_broke", error=str(error), next="writing it again")
-                    await asyncio.sleep(backoff(attempt))
+        def broke(error: str) -> None:
+            self._notice("verdict_broke", error=error, next="writing it again")
+
+        return await repeat(self._lines, call, broke=broke)
 
 
 def _doubt(row: Any, entry: Any, parked: Any, evidence: Any) -> Doubt:

@@ -1,6 +1,5 @@
 """Parking: a record's bytes are kept in Postgres, so that its offset may move on."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -9,11 +8,10 @@ from typing import Any, TypeVar
 import orjson
 from asyncpg.pgproto.pgproto import UUID
 
-from worker.errors import ServiceUnavailable
-from worker.ledger.claims import backoff
 from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.finals import text
 from worker.ledger.portions import portions
+from worker.ledger.repeating import repeat
 from worker.rules.claims import State
 from worker.rules.record import Record
 from worker.rules.writes import Parked, Parking, Place
@@ -124,16 +122,11 @@ class ParkingLot:
             ids = sorted(counts)
             await tx.execute(self._queries["unhold"], ids, [counts[i] for i in ids])
 
-    async def _repeat(self, broke: str, call: Callable[[Line], Awaitable[T]]) -> T:
-        attempt = 0
-        async with self._lines.take() as line:
-            while True:
-                try:
-                    return await call(line)
-                except ServiceUnavailable as error:
-                    attempt += 1
-                    self._notice(broke, error=str(error), next="trying again")
-                    await asyncio.sleep(backoff(attempt))
+    async def _repeat(self, event: str, call: Callable[[Line], Awaitable[T]]) -> T:
+        def broke(error: str) -> None:
+            self._notice(event, error=error, next="trying again")
+
+        return await repeat(self._lines, call, broke=broke)
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
