@@ -17,6 +17,7 @@ from worker.engine.routes import Route
 from worker.errors import ServiceUnavailable
 from worker.rules.claims import State
 from worker.rules.context import Context
+from worker.rules.document import Document
 from worker.rules.doubts import Doubt, Happened
 from worker.rules.fingerprint import FORMAT
 from worker.rules.outgoing import Outgoing, TooLarge
@@ -158,7 +159,7 @@ class Reporter:
             raise Refused("invalid_payload", f"its validation raised {type(error).__name__}") from error
         fingerprint = item.fingerprint
         if doubt.format != FORMAT:
-            fingerprint = item.route.fingerprint.digest_as(doubt.format, item.document)
+            fingerprint = item.route.fingerprint.digest_as(doubt.format, Document(record.value))
         return item if (item.id, fingerprint) == (doubt.id, doubt.fingerprint) else None
 
 

@@ -103,7 +103,7 @@ class MemoryFinals:
         for fence in self._fences.finished():
             self._tables.open_claims.pop(fence, None)
 
-    def _refuse(self, one: Done, event: str) -> None:
+    def _refuse(self, one: Completion, event: str) -> None:
         self._tables.note(Event(one.id, event, one.fence, one.result.status.name, one.result.body))
 
     async def _answered(self, claims: Sequence[Completion | Failed | Released | Doubted]) -> None:
