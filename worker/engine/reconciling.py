@@ -139,6 +139,8 @@ class Reconciling:
                 await self._doubts.note(doubt, said, again_in=min(wait, doubt.quiet_in))
             case _:
                 await self._doubts.note(doubt, probe.said, again_in=wait)
+        came_of_it = "unknown" if probe.error is None else "failed"
+        self._notice("doubt_probed", operation=desk.route.name, result=came_of_it, said=probe.said, next="asked again")
         return False
 
     async def _rule(self, desk: Desk, evidence: Evidence) -> Ruling:
