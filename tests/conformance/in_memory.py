@@ -51,14 +51,17 @@ class InMemory(Store):
 
     async def doubts(self) -> dict[bytes, SeenDoubt]:
         now = self.tables.clock()
-        return {i: SeenDoubt(d.fence, d.quiet_until - now, d.due_at - now) for i, d in self.tables.doubts.items()}
+        return {
+            i: SeenDoubt(d.fence, d.quiet_until - now, d.due_at - now, d.probes, d.reported_at is not None)
+            for i, d in self.tables.doubts.items()
+        }
 
     async def parked(self) -> dict[Place, tuple[str, float | None]]:
         now = self.tables.clock()
         rows = self.tables.parked.items()
         return {place: (row.reason, None if row.due_at is None else row.due_at - now) for place, row in rows}
 
-    async def history(self) -> list[tuple[bytes, str, int, bytes | None]]:
+    async def history(self) -> list[tuple[bytes, str, int | None, bytes | None]]:
         return [(event.id, event.event, event.fence, event.body) for event in self.tables.history]
 
     async def open_claims(self) -> dict[int, int]:

@@ -100,9 +100,10 @@ class OnPostgres(Store):
     async def doubts(self) -> dict[bytes, SeenDoubt]:
         rows = await self._fetch(
             "SELECT id, fence, extract(epoch FROM quiet_until - clock_timestamp())::float8 AS quiet_in,"
-            " extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in FROM oncebox.doubts"
+            " extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in,"
+            " probes, reported_at IS NOT NULL AS reported FROM oncebox.doubts"
         )
-        return {row["id"]: SeenDoubt(row["fence"], row["quiet_in"], row["due_in"]) for row in rows}
+        return {row["id"]: SeenDoubt(*list(row.values())[1:]) for row in rows}
 
     async def parked(self) -> dict[Place, tuple[str, float | None]]:
         rows = await self._fetch(
@@ -111,7 +112,7 @@ class OnPostgres(Store):
         )
         return {(r["id"], r["topic"], r["partition"], r["offset"]): (r["reason"], r["due_in"]) for r in rows}
 
-    async def history(self) -> list[tuple[bytes, str, int, bytes | None]]:
+    async def history(self) -> list[tuple[bytes, str, int | None, bytes | None]]:
         rows = await self._fetch("SELECT id, event, fence, body FROM oncebox.history ORDER BY at")
         return [(row["id"], row["event"], row["fence"], row["body"]) for row in rows]
 

@@ -61,6 +61,8 @@ class SeenDoubt:
     fence: int
     quiet_in: float
     due_in: float
+    probes: int = 0
+    reported: bool = False
 
 
 class Store(ABC):
@@ -109,7 +111,7 @@ class Store(ABC):
     @abstractmethod
     async def parked(self) -> dict[Place, tuple[str, float | None]]: ...
     @abstractmethod
-    async def history(self) -> list[tuple[bytes, str, int, bytes | None]]: ...
+    async def history(self) -> list[tuple[bytes, str, int | None, bytes | None]]: ...
     @abstractmethod
     async def open_claims(self) -> dict[int, int]: ...
     @abstractmethod

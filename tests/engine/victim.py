@@ -6,22 +6,25 @@ VICTIM_BUG it has one of the bugs below, so that tests can show that they would 
 
 import asyncio
 import itertools
+import json
 import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn
 
 from aiokafka.conn import AIOKafkaConnection
 from pydantic import BaseModel
 
-from tests.engine.witness import once, testify
-from worker import Context, Effect, NotExecuted, Registry, Transaction, field
+from tests.engine.witness import once, testify, witnessed
+from worker import Context, Effect, NotExecuted, Reconcile, Registry, Transaction, Verdict, field
 from worker.app import run
 from worker.engine.pipeline import Pipeline
 from worker.kafka.consumer import Consumer
 from worker.ledger.claims import Claims
+from worker.ledger.doubts import Doubts
 from worker.ledger.finals import Finals
 from worker.ledger.transactions import Transactions
 from worker.rules.entries import Won
@@ -40,6 +43,7 @@ class Message(BaseModel):
     dies: bool = False
     seconds: float | None = None
     fails: int = 0
+    stalls: str = ""  # where it waits for a while if the process is one that stalls: before, inside
 
 
 class Victim:
@@ -54,9 +58,14 @@ class Victim:
         results = os.environ.get("VICTIM_RESULTS")
         registry = Registry()
         if topic := topics.get("external"):
-            timeout = os.environ.get("VICTIM_TIMEOUT", "30s")
-            register = registry.handler(topic, scope="payments", key=field("id"), result_topic=results, timeout=timeout)
-            register(self._external())
+            how: dict[str, Any] = {"timeout": os.environ.get("VICTIM_TIMEOUT", "30s"), "result_topic": results}
+            if reconcile := os.environ.get("VICTIM_RECONCILE"):
+                how["reconcile"] = Reconcile(**json.loads(reconcile))
+            if horizon := os.environ.get("VICTIM_HORIZON"):
+                how["effect_horizon"] = horizon
+            external = registry.handler(topic, scope="payments", key=field("id"), **how)(self._external())
+            if reconcile:
+                external.reconciler(search)
         if topic := topics.get("transactional"):
             registry.handler(topic, scope="jobs", key=field("id"), kind="transactional")(self._transactional())
         if topic := topics.get("repeatable"):
@@ -74,6 +83,11 @@ class Victim:
         if context.attempt <= message.fails:
             raise NotExecuted("not yet")
 
+    async def _stall(self, where: str, message: Message) -> None:
+        if message.stalls == where and (seconds := os.environ.get("VICTIM_STALLS")):
+            testify("stalls", message.id)
+            await asyncio.sleep(float(seconds))
+
     async def _work(self, message: Message) -> None:
         await asyncio.sleep(self._slow if message.seconds is None else message.seconds)
 
@@ -82,8 +96,10 @@ class Victim:
             """Calls someone else's system: the witness."""
             self.die("before_effect", message)
             self._fail(message, context)
+            await self._stall("before", message)
             async with effect:
-                testify("start", message.id, fence=context.fence, place=str(context.source))
+                await self._stall("inside", message)
+                testify("start", message.id, fence=context.fence, late=context.out_of_order, place=str(context.source))
                 self.die("inside_effect", message)
                 await self._work(message)
                 testify("end", message.id, fence=context.fence)
@@ -125,6 +141,9 @@ class Victim:
         Finals.complete = self._dying("after_completion", Finals.complete, after=True)  # type: ignore[method-assign]
         Transactions.run = self._dying("after_completion", Transactions.run, after=True)  # type: ignore[method-assign]
         Consumer.commit = self._dying("before_commit", Consumer.commit, after=False)  # type: ignore[method-assign]
+        Doubts.rule = self._dying("before_verdict", Doubts.rule, after=False)  # type: ignore[method-assign]
+        Doubts.rule = self._dying("after_verdict", Doubts.rule, after=True)  # type: ignore[method-assign]
+        Doubts.reported = self._dying("before_report", Doubts.reported, after=False)  # type: ignore[method-assign]
 
     def _dying(self, point: str, call: Callable[..., Awaitable[Any]], *, after: bool) -> Any:
         async def wrapped(*arguments: Any, **named: Any) -> Any:
@@ -136,6 +155,15 @@ class Victim:
             return answer
 
         return wrapped
+
+
+async def search(context: Context) -> Verdict:
+    """A naive reconciler: whatever the provider's search does not find was not executed. It lags behind the writes."""
+    if context.key.startswith("nobody"):
+        return Verdict.unknown()
+    seen = time.monotonic() - float(os.environ.get("VICTIM_LAG", "0"))
+    found = any(w["what"] == "start" and w["at"] <= seen for w in witnessed(context.key))
+    return Verdict.executed({"id": context.key, "found": True}) if found else Verdict.not_executed()
 
 
 def runs_every_duplicate() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 
 def testify(what: str, key: str, **more: object) -> None:
@@ -15,6 +16,13 @@ def testify(what: str, key: str, **more: object) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def witnessed(key: str) -> list[dict[str, Any]]:
+    """What was testified about a key so far, by any process."""
+    file = Path(os.environ["SITE_FOLDER"]) / "witness"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [found for line in lines if f'"key": "{key}"' in line and (found := json.loads(line))["key"] == key]
 
 
 def once(name: str) -> bool:

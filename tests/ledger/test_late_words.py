@@ -112,7 +112,8 @@ async def test_after_a_verdict_the_late_result_is_neither_stored_nor_a_double_ef
     assert await other.finals.complete_late([done("k", claimed.fence, b"verdict")]) == set()
     assert await late.finals.complete_late([done("k", claimed.fence, b"late")]) == {id_of("k")}
     assert (await ledger_schema.entry("k"))["result"] == b"verdict", "completed is immutable"
-    assert await ledger_schema.value("SELECT count(*) FROM oncebox.history") == 0
+    kept = await ledger_schema.fetch("SELECT event, fence, body FROM oncebox.history")
+    assert [tuple(row) for row in kept] == [("result_differs", claimed.fence, b"late")], "kept, as no double effect"
 
 
 async def test_a_late_result_wakes_the_records_that_wait_for_it(open_ledger: OpenLedger, ledger_schema: Schema) -> None:

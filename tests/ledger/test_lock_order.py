@@ -30,7 +30,7 @@ async def settle(mine: PostgresLedger, theirs: PostgresLedger, schema: Schema) -
     fence, session = await schema.fetch("SELECT fence, session FROM oncebox.open_claims"), theirs.session.id
     await schema.execute("UPDATE oncebox.open_claims SET ids = (SELECT array_agg(id) FROM oncebox.entries)")
     await schema.execute("UPDATE oncebox.entries SET fence = $1", fence[0][0])
-    return mine.settling._settle_one(fence[0][0], session)
+    return mine.settling._settle_one(fence[0][0], session, theirs.session.lease)
 
 
 async def park(mine: PostgresLedger, theirs: PostgresLedger, schema: Schema) -> Awaitable[object]:

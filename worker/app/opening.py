@@ -12,6 +12,7 @@ import structlog
 
 from worker.app.handlers import effective_handlers, scope_secrets, shared_resources
 from worker.engine.calling import Caller
+from worker.engine.evidence import Settler
 from worker.engine.intake import Intake
 from worker.engine.items import CURRENT, Item
 from worker.engine.letters import Letters
@@ -23,6 +24,7 @@ from worker.engine.tasks import Tasks
 from worker.engine.tracing import TracedCaller
 from worker.filter.filter import Filter
 from worker.kafka.publisher import Publisher
+from worker.kafka.readback import ReadBack
 from worker.ledger.clock import clock
 from worker.ledger.ledger import PostgresLedger
 from worker.ledger.which import read_which
@@ -33,7 +35,6 @@ from worker.settings import Settings
 
 # By the name of a store: who is told of each round trip to it.
 Watching = Callable[[str], Callable[[str, float, bool], None]]
-_FIRST_PROBE = 10.0  # where the handler's own is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Engine:
     orders: Orders
     publisher: Publisher
     letters: Letters
+    originals: ReadBack
     caller: Caller
     tasks: Tasks
     notice: Notice
@@ -73,11 +75,13 @@ async def open_engine(
         operations, topics = await ledger.register(handlers, group=settings.kafka.group, identities=identities)
         routes = [prepare(h, operations[h.name], topics, secrets) for h in handlers]
         resources = await closing.enter_async_context(shared_resources(registry))
-        caller = _caller(settings, ledger, resources, notice)
+        caller = _caller(settings, ledger, routes, resources, notice)
         closing.callback(caller.close)
         redis = await _open_filter(settings, ledger, notice, watch)
         if redis is not None:
             closing.push_async_callback(redis.close)
+        originals = ReadBack(settings.kafka, notice)
+        closing.push_async_callback(originals.close)
         tasks = Tasks()
         closing.push_async_callback(tasks.close)
         publisher = Publisher(settings.kafka, notice)
@@ -90,7 +94,9 @@ async def open_engine(
         # Before the first record: one that is skipped because it kills workers must not start once more.
         await orders.once()
         tasks.spawn(orders.watch(), "orders")
-        yield Engine(settings, ledger, routes, pipeline, orders, publisher, letters, caller, tasks, notice, redis)
+        yield Engine(
+            settings, ledger, routes, pipeline, orders, publisher, letters, originals, caller, tasks, notice, redis
+        )
 
 
 def make_ledger(
@@ -102,14 +108,17 @@ def make_ledger(
         lease=settings.engine.lease.total_seconds(),
         crash_cap=settings.engine.crash_cap,
         longest_timeout=max((h.timeout.total_seconds() for h in handlers), default=0.0),
-        first_probe=min((_first_probe(h) for h in handlers), default=_FIRST_PROBE),
+        # Due at once: whoever has the handler puts it off until its first probe, and that need not be us.
+        first_probe=0.0,
         notice=notice,
         role=role,
         watch=None if watch is None else watch("postgres"),
     )
 
 
-def _caller(settings: Settings, ledger: PostgresLedger, resources: Any, notice: Notice) -> Caller:
+def _caller(
+    settings: Settings, ledger: PostgresLedger, routes: Sequence[Route], resources: Any, notice: Notice
+) -> Caller:
     engine = settings.engine
     parts: dict[str, Any] = {
         "resources": resources,
@@ -117,6 +126,7 @@ def _caller(settings: Settings, ledger: PostgresLedger, resources: Any, notice: 
         "threads": min(engine.concurrency, 64),
         "clock": clock,
         "log": _message_log,
+        "settle": Settler(routes, ledger.doubts, result_limit=engine.result_limit, clock=clock, notice=notice),
     }
     tracer = find_tracer(notice)
     if tracer is None:
@@ -153,11 +163,6 @@ async def _open_filter(
         notice=notice,
         watch=None if watch is None else watch("redis"),
     )
-
-
-def _first_probe(handler: Handler) -> float:
-    first: Any = handler.reconcile.first
-    return float(first.total_seconds())
 
 
 def _message_log(item: Item) -> Any:

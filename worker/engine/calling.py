@@ -6,17 +6,16 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from worker.engine.items import Item
 from worker.engine.ports import Lease, Transactions
 from worker.errors import NotExecuted, Reject, ServiceUnavailable
 from worker.rules.claims import Blocks, Ending, Kind, State, after
-from worker.rules.context import Context, Effect, Transaction
+from worker.rules.context import Context, Effect, Settle, Transaction
 from worker.rules.handlers import Handler
 from worker.rules.identity import effect_key
-from worker.rules.results import NOTHING, ContentType, Result, encode, rejected
+from worker.rules.results import Result, encode_as, rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,7 @@ class Caller:
         threads: int,
         clock: Callable[[], float],
         log: Callable[[Item], Any],
+        settle: Settle,
     ) -> None:
         self._covers = lease.covers
         self._transactions = transactions
@@ -71,6 +71,7 @@ class Caller:
         self._limit = result_limit
         self._clock = clock
         self._log = log
+        self._settle = settle
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="oncebox-handler")
 
     async def call(self, item: Item) -> Ended:
@@ -137,18 +138,10 @@ class Caller:
         return Superseded() if result is None else Committed(result)
 
     def _result(self, item: Item, value: Any) -> Result:
-        result = NOTHING if value is None else encode(value, self._limit)
-        match item.route.handler.scope.results:
-            case "bytes":
-                return result
-            case "digest":
-                body = None if result.body is None else sha256(result.body).hexdigest().encode()
-                return Result(result.status, ContentType.TEXT, body, result.code)
-            case "nothing":
-                return Result(result.status, ContentType.NONE, None, result.code)
+        return encode_as(item.route.handler.scope.results, value, self._limit)
 
-    def context(self, item: Item) -> Context:
-        """What a handler or reconciler may know."""
+    def context(self, item: Item, *, record: bool = True) -> Context:
+        """What a handler or reconciler may know; without `record` the record itself cannot be had any more."""
         handler = item.route.handler
         return Context(
             key="(private)" if item.route.private else item.key.decode(),
@@ -158,10 +151,12 @@ class Caller:
             attempt=item.attempts + item.crashes + 1,
             fence=item.fence,
             out_of_order=item.out_of_order,
-            record=item.record,
+            record=item.record if record else None,
             resources=self._resources,
             effect_key=functools.partial(effect_key, item.id),
             log=functools.partial(self._log, item),
+            settle=self._settle,
+            since=item.claimed_at,
         )
 
     def close(self) -> None:

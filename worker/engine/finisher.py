@@ -20,6 +20,9 @@ from worker.rules.reasons import Reason
 from worker.rules.results import Result, outcome_of
 from worker.rules.writes import Doubted, Failed, Parking, Place, Released
 
+# Reasons whose dead letters tell what the entry says.
+_FROM_THE_ROW = frozenset({"misuse", "retries_exhausted", "crash_loop"})
+
 
 class Owner(Protocol):
     """Who moves items on after their outcome is durable."""
@@ -39,6 +42,7 @@ class _Letter:
     outcome: Outcome
     since: float
     reason: Reason | None = None
+    detail: str | None = None
     cut: bool = False
 
 
@@ -49,6 +53,7 @@ class _ToPark:
     item: Item
     parking: Parking
     then: _Letter
+    otherwise: _Letter | None = None  # what is tried again if it cannot be parked
 
 
 class Finisher:
@@ -81,8 +86,10 @@ class Finisher:
         self._released: Batches[Item] = Batches("release", self._release, tasks, size=batch, calls=1)
         self._parked: Batches[_ToPark] = Batches("park", self._park, tasks, size=100, calls=1)
         self._outgoing: Batches[_Letter] = Batches("publish", self._publish, tasks, size=200, calls=2)
+        self._owing: Batches[tuple[Item, Reason, str]] = Batches("owing", self._owe, tasks, size=batch, calls=1)
         self._unparked: Batches[Place] = Batches("unpark", self._unpark, tasks, size=100, calls=1)
         self._all = (
+            self._owing,
             self._unparked,
             self._done,
             self._failed,
@@ -142,14 +149,19 @@ class Finisher:
     def dead_letter(self, item: Item, reason: Reason, detail: str, row: Row | None = None) -> None:
         outcome = Outcome.MISUSE if reason == "misuse" else Outcome.DEAD_LETTERED
         letter = self._letters.dead_letter(item, reason, detail, row)
-        self._send(item, [letter, self._letters.refusal_reply(item, reason, detail)], outcome, reason)
+        reply = self._letters.refusal_reply(item, reason, detail)
+        self._outgoing.add(
+            _Letter(item, (letter,) if reply is None else (letter, reply), outcome, self._now(), reason, detail)
+        )
 
-    def _send(
-        self, item: Item, outgoing: Sequence[Outgoing | None], outcome: Outcome, reason: Reason | None = None
-    ) -> None:
+    def pay_letter(self, item: Item, reason: Reason, detail: str) -> None:
+        """Write the dead letter that a parked record is owed, whatever has become of its entry since."""
+        self._owing.add((item, reason, detail))
+
+    def _send(self, item: Item, outgoing: Sequence[Outgoing | None], outcome: Outcome) -> None:
         wanted = tuple(out for out in outgoing if out is not None)
         if wanted:
-            self._outgoing.add(_Letter(item, wanted, outcome, self._now(), reason))
+            self._outgoing.add(_Letter(item, wanted, outcome, self._now()))
         else:
             self._owner.finish(item, outcome)
 
@@ -167,7 +179,8 @@ class Finisher:
             self._notice("late_results", accepted=len(late) - len(refused), refused=len(refused))
         for item in [item for item in batch if item.id in refused] if refused else ():
             # Another decision stands in the row, and the effect may have happened twice: kept in its history.
-            self._notice("result_refused", operation=item.route.name, fence=item.fence, alert="possible double effect")
+            alert = "possible double effect, unless a verdict about this very claim came first"
+            self._notice("result_refused", operation=item.route.name, fence=item.fence, alert=alert)
             self._owner.claim_over(item, again=True)
         self._owner.completed([item for item in batch if item.id not in refused] if refused else batch)
 
@@ -195,11 +208,25 @@ class Finisher:
         moved_on = await self._ledger.parking.park([one.parking for one in batch])
         for one in batch:
             if one.parking.place in moved_on:
-                self._owner.judge_again(one.item)
+                if one.otherwise is None:
+                    self._owner.judge_again(one.item)
+                else:
+                    # The entry whose result is owed is gone: judged again it would be claimed, and run again.
+                    self._outgoing.add(one.otherwise)
             elif one.then.outgoing:
                 self._outgoing.add(one.then)
             else:
                 self._owner.finish(one.item, one.then.outcome)
+
+    async def _owe(self, batch: list[tuple[Item, Reason, str]]) -> None:
+        """Tell again, as far as the entries still say it, what the letters told when they could not be written."""
+        ids = {item: id_ for item, _, _ in batch if (id_ := getattr(item, "id", None)) is not None}
+        rows = await self._ledger.claims.look_up(sorted(set(ids.values())))
+        for item, reason, detail in batch:
+            row = rows.get(ids.get(item, b"")) if reason in _FROM_THE_ROW else None
+            if row is not None:
+                item.attempts, item.crashes, item.failed_at = row.attempts, row.crashes, row.failed_at
+            self.dead_letter(item, reason, detail, row)
 
     async def _unpark(self, batch: list[Place]) -> None:
         await self._ledger.parking.finish(batch)
@@ -233,17 +260,23 @@ class Finisher:
             asyncio.get_running_loop().call_later(0.5, self._outgoing.add, again)
             return
         why = f"{'too_large' if too_large else 'unwritable'}:{letter.reason or 'result'}"
-        parking = self._owed(letter.item, why, due=None if too_large else self._hold)
+        parking = self._owed(letter, why, due=None if too_large else self._hold)
         small = () if letter.cut else tuple(cut(out) for out in too_large)
-        self._parked.add(_ToPark(letter.item, parking, replace(letter, outgoing=small, cut=True)))
+        # Parked, not finished: otherwise what came from the parking lot would be removed from it, and never be paid.
+        stays = letter.item.parked is not None or (letter.reason is not None and not small)
+        then = replace(letter, outgoing=small, cut=True, outcome=Outcome.PARKED if stays else letter.outcome)
+        again = replace(letter, outgoing=tuple(out for out, _ in problems), since=self._now())
+        self._parked.add(_ToPark(letter.item, parking, then, again))
 
-    def _owed(self, item: Item, why: str, due: float | None) -> Parking:
-        """Without its entry's id: what is owed is the letter, whatever becomes of the entry; tried again when due."""
+    def _owed(self, letter: _Letter, why: str, due: float | None) -> Parking:
+        """Tried again when due. A result holds its entry, from which it is paid; a letter needs only the record."""
+        item = letter.item
         if item.parked is not None:
-            return Parking(item.record, why, item.parked[0], None, due, again=True)
+            return Parking(item.record, why, item.parked[0], None, due, again=True, owed=True, detail=letter.detail)
         route: Route | None = item.route
         operation = None if route is None else route.plan.operation
-        return Parking(item.record, why, None, operation, due)
+        id_ = item.id if letter.reason is None else None
+        return Parking(item.record, why, id_, operation, due, owed=True, detail=letter.detail)
 
 
 def _operation(item: Item) -> str:

@@ -62,7 +62,9 @@ class Settling(Protocol):
 
 
 class Lot(Protocol):
-    async def take_due(self, operations: Sequence[int], most: int, again_in: float) -> list[Parked]: ...
+    async def take_due(
+        self, operations: Sequence[int], most: int, again_in: float, *, topics: Sequence[str] = ()
+    ) -> list[Parked]: ...
 
 
 class Swept(Protocol):
@@ -94,11 +96,15 @@ def claim_duties(ledger: Swept, every: float) -> list[Duty]:
 def parked_duty(
     lot: Lot, bring: Callable[[Parked], None], routes: Sequence[Route], *, every: float, hold: float
 ) -> Duty:
-    """Bring parked records of these handlers back when their time has come; those of paused ones stay parked."""
+    """Bring parked records of these handlers, and letters owed on their topics, back when their time has come.
+
+    Records of handlers that are paused stay parked.
+    """
+    topics = sorted({topic for route in routes for topic in route.handler.topics})
 
     async def bring_due() -> int:
         operations = sorted({route.plan.operation for route in routes if not route.all_paused})
-        due = await lot.take_due(operations, 100, hold * 2)
+        due = await lot.take_due(operations, 100, hold * 2, topics=topics)
         for parked in due:
             bring(parked)
         return len(due)

@@ -1,6 +1,7 @@
 """The pipeline: from fetched to finished, for all lanes of one worker."""
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from worker.rules.claims import Outcome, State, Status
 from worker.rules.entries import Answer, Row
 from worker.rules.lanes import Lane
 from worker.rules.orders import Position
-from worker.rules.reasons import Refused
+from worker.rules.reasons import Reason, Refused, owed_letter
 from worker.rules.record import Record
 from worker.rules.results import Result
 from worker.rules.writes import Parked, Place
@@ -131,8 +132,19 @@ class Pipeline:
         item = Item(parked.record, None, size_of(parked.record))
         item.out_of_order = True
         item.parked, item.parked_for = parked.place, parked.reason
-        if self._enter(item):
+        reason = owed_letter(parked.reason)
+        if reason is not None:
+            self._pay(item, reason, parked.detail or "")
+        elif self._enter(item):
             self._claimer.offer((item,))
+
+    def _pay(self, item: Item, reason: Reason, detail: str) -> None:
+        """Its outcome was decided when its letter could not be written: it is not judged, let alone run, again."""
+        with contextlib.suppress(Exception):
+            # Only for what the letter tells; a validator of the user's model may raise anything.
+            self._intake.read(item)
+        item.stage = Stage.ENDED
+        self._finisher.pay_letter(item, reason, detail)
 
     def _enter(self, item: Item) -> bool:
         try:

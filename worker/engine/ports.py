@@ -2,11 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from worker.rules.context import Transaction
+from worker.rules.doubts import Doubt, Evidence, Happened, Ruled
 from worker.rules.entries import Claimable, Row, Won
 from worker.rules.outgoing import Outgoing
+from worker.rules.record import Record
 from worker.rules.results import Result
 from worker.rules.writes import Claimed, Completion, Doubted, Failed, Parking, Place, Released
 
@@ -64,6 +67,25 @@ class Publisher(Protocol):
     """Publishes records; gives per record None when acknowledged by all, or what went wrong."""
 
     async def publish(self, outgoing: Sequence[Outgoing]) -> list[Exception | None]: ...
+
+
+class Doubts(Protocol):
+    """Entries in doubt: taken for a probe, settled by evidence, reported in the end."""
+
+    async def due(self, operations: Sequence[int]) -> list[int]: ...
+    async def take(self, operation: int, most: int, again_in: float) -> list[Doubt]: ...
+    async def rule(self, evidence: Evidence) -> Ruled: ...
+    async def note(self, doubt: Doubt, said: str, *, again_in: float) -> None: ...
+    async def put_off(self, doubt: Doubt, again_in: float) -> None: ...
+    async def reported(self, doubt: Doubt, how: str) -> None: ...
+    async def history(self, id_: bytes) -> list[Happened]: ...
+    async def now(self) -> datetime: ...
+
+
+class Originals(Protocol):
+    """Records as they stand in their topics; None for one that is gone."""
+
+    async def read(self, topic: str, partition: int, offset: int) -> Record | None: ...
 
 
 @dataclass(frozen=True, slots=True)

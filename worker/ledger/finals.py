@@ -79,7 +79,7 @@ class Finals:
         async def call(line: Line) -> set[bytes]:
             async with line.transaction() as tx:
                 stored = [r[0] for r in await tx.fetch(self._queries["complete_late"], *arguments)]
-                await self._leave_doubt(tx, stored)
+                await leave_doubt(tx, self._queries, stored)
                 found = {i.bytes for i in stored}
                 return await self._refuse(tx, [d for d in done if d.id not in found])
 
@@ -88,21 +88,22 @@ class Finals:
         return refused
 
     async def _refuse(self, tx: Connection, done: Sequence[Completion]) -> set[bytes]:
-        """Of results not stored just now, those that the row does not hold either; foreign ones go to the history."""
+        """Of results not stored just now, those that the row does not hold either; all of them go to the history."""
         if not done:
             return set()
         found = await tx.fetch(self._queries["look_up"], [UUID(d.id) for d in done])
         rows = {r["id"].bytes: read_row(r) for r in found}
         refused = set()
         for one in done:
-            row = rows.get(one.id)
-            if row is None or row.fence != one.fence:
-                result = one.result
-                await tx.execute(
-                    self._queries["refuse_result"], UUID(one.id), one.fence, result.status.name, result.body
-                )
-            elif row.result == _as_stored(one.result):
+            row, result = rows.get(one.id), one.result
+            foreign = row is None or row.fence != one.fence
+            if row is not None and not foreign and row.result == as_stored(result):
                 continue
+            # A verdict about this very claim gave another result: the effect happened once, and completed is immutable.
+            event = "result_refused" if foreign else "result_differs"
+            await tx.execute(
+                self._queries["refuse_result"], UUID(one.id), event, one.fence, result.status.name, result.body
+            )
             refused.add(one.id)
         return refused
 
@@ -120,7 +121,7 @@ class Finals:
             async with line.transaction() as tx:
                 rows = await tx.fetch(self._queries["fail"], *arguments)
                 changed = [r[0] for r in rows]
-                await self._leave_doubt(tx, changed)
+                await leave_doubt(tx, self._queries, changed)
                 await tx.execute(self._queries["move_expiry"], changed, [r[1] for r in rows])
                 return {f.id for f in failed} - {i.bytes for i in changed}
 
@@ -137,7 +138,7 @@ class Finals:
             async with line.transaction() as tx:
                 rows = await tx.fetch(self._queries["release"], *arguments)
                 changed = [r[0] for r in rows]
-                await self._leave_doubt(tx, changed)
+                await leave_doubt(tx, self._queries, changed)
                 await tx.execute(self._queries["move_expiry"], changed, [r[1] for r in rows])
                 return {r.id for r in released} - {i.bytes for i in changed}
 
@@ -174,10 +175,6 @@ class Finals:
             self._fences.unfinished_again(finished)
             raise
 
-    async def _leave_doubt(self, tx: Connection, ids: list[Any]) -> None:
-        await tx.execute(self._queries["end_doubts"], ids)
-        await tx.execute(self._queries["wake_parked"], ids)
-
     async def _repeat(self, call: Callable[[Line], Awaitable[T]]) -> T:
         """Repeat until answered: the fence makes that harmless, and only an answer lets the offset move."""
         attempt = 0
@@ -189,6 +186,12 @@ class Finals:
                     attempt += 1
                     self._notice("final_write_broke", error=str(error), next="writing it again")
                     await asyncio.sleep(backoff(attempt))
+
+
+async def leave_doubt(tx: Connection, queries: Mapping[str, str], ids: list[Any]) -> None:
+    """End the doubts of these entries and wake what is parked for them, in the transaction that moved them."""
+    await tx.execute(queries["end_doubts"], ids)
+    await tx.execute(queries["wake_parked"], ids)
 
 
 async def write_doubts(
@@ -222,7 +225,7 @@ def result_columns(done: Sequence[Completion]) -> tuple[list[Any] | None, ...]:
     )
 
 
-def _as_stored(result: Result) -> Result:
+def as_stored(result: Result) -> Result:
     return result if result.code is None else replace(result, code=text(result.code))
 
 

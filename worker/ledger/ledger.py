@@ -8,6 +8,7 @@ from typing import Any
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
 from worker.ledger.connect import HOT, IN_ORDER, RARE, Lines, Watch, connector
+from worker.ledger.doubts import Doubts
 from worker.ledger.feeds import Feeds
 from worker.ledger.fences import Fences
 from worker.ledger.finals import Finals
@@ -79,6 +80,7 @@ class PostgresLedger:
         self.pruning = Pruning(self._slow, queries)
         self.retention = Retention(self._slow, queries)
         self.orders = Orders(self._rare, queries)
+        self.doubts = Doubts(self._rare, queries, notice)
         self.settling = Settling(self._rare, queries, self.session, first_probe=first_probe, notice=notice)
         self.transactions = Transactions(self._user, queries, self.fences)
 

@@ -1,6 +1,5 @@
 """Parking: a record's bytes are kept in Postgres, so that its offset may move on."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -9,10 +8,10 @@ from typing import Any, TypeVar
 import orjson
 from asyncpg.pgproto.pgproto import UUID
 
-from worker.errors import ServiceUnavailable
-from worker.ledger.claims import backoff
 from worker.ledger.connect import Connection, Line, Lines
+from worker.ledger.finals import text
 from worker.ledger.portions import portions
+from worker.ledger.repeating import repeat
 from worker.rules.claims import State
 from worker.rules.record import Record
 from worker.rules.writes import Parked, Parking, Place
@@ -35,7 +34,8 @@ class ParkingLot:
         """Park records and hold their entries; the places that come back must be judged by their entries again.
 
         A record without a due time waits for its entry to leave `unknown`, so it is parked only while that is the
-        state: nothing would ever wake it in another. One with a due time is parked while its entry can still run.
+        state: nothing would ever wake it in another. One with a due time is parked while its entry can still run, one
+        that is owed a letter or a result whatever its entry's state.
         """
         # A record that is in a batch twice, as after a rebalance, is parked and held once.
         distinct = {p.place: p for p in parkings}
@@ -49,11 +49,13 @@ class ParkingLot:
         places = sorted(places)
         await self._repeat("unpark_broke", lambda line: self._finish(line, places))
 
-    async def take_due(self, operations: Sequence[int], most: int, again_in: float) -> list[Parked]:
-        """Parked records whose time has come, taken for a while."""
+    async def take_due(
+        self, operations: Sequence[int], most: int, again_in: float, *, topics: Sequence[str] = ()
+    ) -> list[Parked]:
+        """Parked records whose time has come, taken for a while; also those of these topics that have no operation."""
         async with self._lines.take() as line:
-            rows = await line.fetch(self._queries["take_due_parked"], list(operations), most, again_in)
-        return [_parked(row) for row in rows]
+            rows = await line.fetch(self._queries["take_due_parked"], list(operations), most, again_in, list(topics))
+        return [read_parked(row) for row in rows]
 
     async def counts(self) -> dict[str, int]:
         async with self._lines.take() as line:
@@ -64,8 +66,11 @@ class ParkingLot:
             await tx.execute(self._queries["go_by_id"])
             new = await self._insert(tx, [p for p in parkings if not p.again])
             waiting = [p for p in parkings if p.id is not None and (p.again or p.place in new)]
+            owed = [p for p in waiting if p.owed and not p.again]
+            waiting = [p for p in waiting if not p.owed]
             timed = [p for p in waiting if p.due is not None and not p.again]
-            moved_on = await self._hold(tx, timed, _CAN_RUN)
+            moved_on = await self._hold(tx, owed, tuple(State))
+            moved_on |= await self._hold(tx, timed, _CAN_RUN)
             moved_on |= await self._hold(tx, [p for p in waiting if p.due is None], _IN_DOUBT)
             if unparked := sorted(new & moved_on):
                 await tx.execute(self._queries["unpark"], *_columns(unparked))
@@ -76,6 +81,7 @@ class ParkingLot:
                     *_columns([p.place for p in again]),
                     [p.due for p in again],
                     [p.reason for p in again],
+                    [_text(p.detail) for p in again],
                 )
             return moved_on
 
@@ -95,6 +101,7 @@ class ParkingLot:
             [r.key for r in records],
             [r.value for r in records],
             [encode_headers(r.headers) for r in records],
+            [_text(p.detail) for p in parkings],
         )
         return {(r[0].bytes, r[1], r[2], r[3]) for r in rows}
 
@@ -115,16 +122,11 @@ class ParkingLot:
             ids = sorted(counts)
             await tx.execute(self._queries["unhold"], ids, [counts[i] for i in ids])
 
-    async def _repeat(self, broke: str, call: Callable[[Line], Awaitable[T]]) -> T:
-        attempt = 0
-        async with self._lines.take() as line:
-            while True:
-                try:
-                    return await call(line)
-                except ServiceUnavailable as error:
-                    attempt += 1
-                    self._notice(broke, error=str(error), next="trying again")
-                    await asyncio.sleep(backoff(attempt))
+    async def _repeat(self, event: str, call: Callable[[Line], Awaitable[T]]) -> T:
+        def broke(error: str) -> None:
+            self._notice(event, error=error, next="trying again")
+
+        return await repeat(self._lines, call, broke=broke)
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
@@ -136,6 +138,10 @@ def decode_headers(stored: bytes) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((name, None if value is None else bytes.fromhex(value)) for name, value in orjson.loads(stored))
 
 
+def _text(detail: str | None) -> str | None:
+    return None if detail is None else text(detail)
+
+
 def _size(parking: Parking) -> int:
     return len(parking.record.value or b"")
 
@@ -144,7 +150,8 @@ def _columns(places: Sequence[Place]) -> tuple[list[Any], list[str], list[int], 
     return [UUID(p[0]) for p in places], [p[1] for p in places], [p[2] for p in places], [p[3] for p in places]
 
 
-def _parked(row: Any) -> Parked:
+def read_parked(row: Any) -> Parked:
+    """A parked row with its record, byte for byte."""
     record = Record(
         topic=row["topic"],
         partition=row["partition"],
@@ -155,6 +162,5 @@ def _parked(row: Any) -> Parked:
         value=row["value"],
         headers=decode_headers(row["headers"]),
     )
-    return Parked(
-        (row["id"].bytes, row["topic"], row["partition"], row["offset"]), row["operation"], row["reason"], record
-    )
+    place = (row["id"].bytes, row["topic"], row["partition"], row["offset"])
+    return Parked(place, row["operation"], row["reason"], record, row["detail"])

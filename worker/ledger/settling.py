@@ -49,10 +49,10 @@ class Settling:
         """
         counts: Counter[State] = Counter()
         async with self._lines.take() as line:
-            claims = [(r[0], r[1]) for r in await line.fetch(self._queries["settleable_claims"], most)]
-        for fence, session in claims:
+            claims = [(r[0], r[1], r[2]) for r in await line.fetch(self._queries["settleable_claims"], most)]
+        for fence, session, lease in claims:
             try:
-                counts.update(await self._settle_one(fence, session))
+                counts.update(await self._settle_one(fence, session, lease))
             except ServiceUnavailable as error:
                 self._notice(
                     "settlement_delayed", fence=fence, session=session, error=str(error), next="trying again later"
@@ -61,7 +61,8 @@ class Settling:
             self._notice("claims_settled", **{state.name.lower(): n for state, n in counts.items()})
         return dict(counts)
 
-    async def _settle_one(self, fence: int, session: int) -> list[State]:
+    async def _settle_one(self, fence: int, session: int, lease: float) -> list[State]:
+        # The quiet time counts with the lease of the worker that may still act, not with our own.
         async with self._lines.take() as line, line.transaction() as tx:
             await tx.execute(self._queries["wait_briefly"])
             await tx.execute(self._queries["go_by_id"])
@@ -73,7 +74,7 @@ class Settling:
                 self._queries,
                 taken["ids"],
                 fence,
-                lease=self._session.lease,
+                lease=lease,
                 first_probe=self._first_probe,
             )
 

@@ -1,13 +1,14 @@
 """What a handler is handed: its context, its effect block, its transaction; and the verdicts of reconcilers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self
 
-from worker.errors import NotExecuted
+from worker.errors import NotExecuted, RegistrationError
 from worker.rules.claims import Blocks
+from worker.rules.doubts import Ruling
 from worker.rules.durations import duration
 from worker.rules.record import Record
 
@@ -24,18 +25,45 @@ class Source:
         return f"{self.topic}/{self.partition}@{self.offset}"
 
 
+# What executed the entry, or that nothing did: `settle` takes exactly one of the two.
+_NOT_GIVEN: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a handler says about an entry of another operation."""
+
+    scope: str
+    operation: str
+    key: str | bytes
+    tenant: str | bytes | None
+    executed: Any
+    not_executed: bool
+    fence: int | None
+    since: float  # on the worker's clock: what the handler knows, it knows since then at the earliest
+
+    @property
+    def says_executed(self) -> bool:
+        return self.executed is not _NOT_GIVEN
+
+
+Settle = Callable[[Settlement], Awaitable[Ruling]]
+
+
 class Context:
     """What a handler or reconciler may know about its message; made only for those that ask for it."""
 
     __slots__ = (
         "_effect_key",
         "_log",
+        "_record",
+        "_settle",
+        "_since",
         "attempt",
         "fence",
         "key",
         "operation",
         "out_of_order",
-        "record",
         "resources",
         "scope",
         "tenant",
@@ -49,14 +77,50 @@ class Context:
         self.attempt: int = known["attempt"]
         self.fence: int = known["fence"]
         self.out_of_order: bool = known["out_of_order"]
-        self.record: Record = known["record"]
+        self._record: Record | None = known["record"]
         self.resources: Any = known["resources"]
         self._effect_key: Callable[[str], str] = known["effect_key"]
         self._log: Callable[[], Any] = known["log"]
+        self._settle: Settle = known["settle"]
+        self._since: float = known["since"]
 
     def effect_key(self, name: str = "") -> str:
         """The token for other systems: the same for every attempt and for the reconciler, at most 64 characters."""
         return self._effect_key(name)
+
+    async def settle(
+        self,
+        *,
+        scope: str,
+        operation: str,
+        key: str | bytes,
+        tenant: str | bytes | None = None,
+        executed: Any = _NOT_GIVEN,
+        not_executed: bool = False,
+        fence: int | None = None,
+    ) -> Ruling:
+        """Say what became of an entry of another operation, as its provider's own event does; what that did.
+
+        `executed=result` is believed at once, `not_executed=True, fence=N` only after the quiet time. Committed when
+        this returns, whatever becomes of the handler that calls it. The answer, equal to its name: `settled`; `kept`
+        (in progress: looked at should the entry ever be in doubt); `absent` (no such entry, nothing changed); `early`
+        (before the quiet time); `completed` (it has its result); `refused` (another claim, or not in doubt).
+        """
+        said = Settlement(scope, operation, key, tenant, executed, not_executed, fence, self._since)
+        return await self._settle(said)
+
+    @property
+    def record(self) -> Record:
+        """The record.
+
+        A reconciler may be asked when its bytes cannot be had any more: then this, and what is read from it (headers,
+        source, trace), raises LookupError. Key, tenant, fence and `effect_key` are always there.
+        """
+        if self._record is None:
+            raise LookupError(
+                "the record is neither parked nor in its topic any more: only its key and tokens are known"
+            )
+        return self._record
 
     @property
     def headers(self) -> Mapping[str, bytes | None]:
@@ -156,3 +220,8 @@ class Reconcile:
     def __post_init__(self) -> None:
         for name in ("first", "most", "until"):
             object.__setattr__(self, name, duration(getattr(self, name)))
+        if self.per_second <= 0:
+            raise RegistrationError(
+                f"reconcile: per_second is {self.per_second}, so nobody would ever be asked",
+                advice="leave the reconciler out if nobody can be asked",
+            )

@@ -21,6 +21,12 @@ Reason = Literal[
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 
+def owed_letter(parked_for: str) -> Reason | None:
+    """The reason of the dead letter that a record is parked for; None if it waits for something else."""
+    kind, _, reason = parked_for.partition(":")
+    return next((known for known in REASONS if known == reason), None) if kind == "unwritable" else None
+
+
 class Refused(Exception):
     """A record is refused before any claim; it leaves no entry.
 

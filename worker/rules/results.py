@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
-from typing import Any
+from hashlib import sha256
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel
@@ -48,6 +49,22 @@ NOTHING = Result(Status.OK, ContentType.NONE, None)
 def outcome_of(result: Result) -> Outcome:
     """What became of the record whose handler gave this result."""
     return Outcome.REJECTED if result.status is Status.REJECTED else Outcome.EXECUTED
+
+
+Keep = Literal["bytes", "digest", "nothing"]
+
+
+def encode_as(keep: Keep, value: Any, limit: int) -> Result:
+    """Encode what was returned and keep of it what the scope wants kept."""
+    result = NOTHING if value is None else encode(value, limit)
+    match keep:
+        case "bytes":
+            return result
+        case "digest":
+            body = None if result.body is None else sha256(result.body).hexdigest().encode()
+            return Result(result.status, ContentType.TEXT, body, result.code)
+        case "nothing":
+            return Result(result.status, ContentType.NONE, None, result.code)
 
 
 def encode(value: Any, limit: int) -> Result:

@@ -7,6 +7,7 @@ from typing import Literal
 from worker.errors import RegistrationError
 from worker.rules.durations import duration
 from worker.rules.fingerprint import FingerprintRule
+from worker.rules.results import Keep
 from worker.rules.retries import Retries
 
 
@@ -20,7 +21,7 @@ class Scope:
     fingerprint: FingerprintRule = field(default_factory=FingerprintRule)
     retries: Retries = field(default_factory=Retries)
     # What a replay can give back: the bytes, only proof of which bytes they were, or nothing.
-    results: Literal["bytes", "digest", "nothing"] = "bytes"
+    results: Keep = "bytes"
     # What to do with a record that carries no key: park it for a person, or let its payload be its key.
     missing_key: Literal["dead_letter", "fingerprint"] = "dead_letter"
     private_keys: bool = False

@@ -86,7 +86,9 @@ class Parking:
     id: bytes | None = None
     operation: int | None = None
     due: float | None = None
-    again: bool = False  # it is parked already: only its due time moves
+    again: bool = False  # it is parked already: only its due time, reason and detail move
+    owed: bool = False  # a letter or result is owed: it waits whatever the state of its entry
+    detail: str | None = None  # what the owed letter says
 
     @property
     def place(self) -> Place:
@@ -103,6 +105,7 @@ class Parked:
     operation: int | None
     reason: str
     record: Record
+    detail: str | None = None
 
 
 def position_id(record: Record) -> bytes:

@@ -10,6 +10,7 @@
             [redelivered] = await box.restart()
             assert redelivered.outcome == "parked" and box.effects.count(charge, key="d2") == 1
 
+Reconcilers are asked as in production when time passes (`await box.advance("1h")`), and what they say settles entries.
 In a box runs the engine of production, on a ledger in memory that passes the same suite as Postgres. The shortest form
 needs no box: `await charge.deliver({...}, headers={...})`; importing this package gives handlers that method.
 

@@ -195,6 +195,7 @@ class Box:
             self.tables,
             lease=self.settings.lease.total_seconds(),
             crash_cap=self.settings.crash_cap,
+            first_probe=0.0,
             database=self.database,
             role=role,
         )

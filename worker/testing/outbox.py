@@ -51,7 +51,8 @@ class Outbox:
 
 
 def is_dead(outgoing: Outgoing) -> bool:
-    return text(outgoing, "oncebox.reason") is not None
+    # Not by its reason: a result that was cut says why, too.
+    return text(outgoing, "__dlq.errors.topic") is not None
 
 
 def is_reply(outgoing: Outgoing) -> bool:

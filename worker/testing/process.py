@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from worker.engine.evidence import Settler
 from worker.engine.intake import Intake
 from worker.engine.items import Item
-from worker.engine.janitor import Janitor, claim_duties, parked_duty
+from worker.engine.janitor import Duty, Janitor, claim_duties, parked_duty
 from worker.engine.letters import Letters
 from worker.engine.pipeline import Limits, Outside
 from worker.engine.ports import Notice
+from worker.engine.reconciling import Reconciling
+from worker.engine.reporting import Means
 from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.worker import Pace, Worker
 from worker.rules.context import Context
@@ -47,7 +50,7 @@ class Process:
     """The engine from start to stop, or to its death."""
 
     def __init__(self, world: World, ledger: MemoryLedger, routes: Sequence[Route], resources: Any) -> None:
-        settings = world.settings
+        settings, clock = world.settings, ledger.tables.clock
         self.life = Life()
         self.tasks = MortalTasks(self.life)
         self._deliveries = world.deliveries
@@ -62,12 +65,12 @@ class Process:
             resources=resources,
             result_limit=settings.result_limit,
             threads=8,
-            clock=ledger.tables.clock,
+            clock=clock,
             log=world.log,
             effects=world.effects,
+            settle=Settler(routes, ledger.doubts, result_limit=settings.result_limit, clock=clock, notice=world.notice),
             **watch,
         )
-        clock = ledger.tables.clock
         letters = Letters(group=GROUP, prefix=DEAD_LETTERS)
         outside = Outside(
             self._intake, ledger.parts, world.outbox, letters, self._caller, self.tasks, clock, world.notice
@@ -78,11 +81,28 @@ class Process:
         self._worker.consumer = self._consumer = MemoryConsumer(world.topics, self._worker.lanes_assigned)
         every, hold = settings.settle_every.total_seconds(), settings.hold.total_seconds()
         parked = parked_duty(ledger.parking, self.pipeline.take_parked, routes, every=every, hold=hold)
-        janitor = Janitor([*claim_duties(ledger, every), parked], world.notice)
+        doubts = Duty("doubts", every / 5, self._reconciling(world, routes, letters).once)
+        janitor = Janitor([*claim_duties(ledger, every), parked, doubts], world.notice)
         self.tasks.spawn(ledger.session.keep(), "session")
         self.tasks.spawn(self._tick(), "tick")
         janitor.start(self.tasks)
         self._reading = self.tasks.spawn(self._worker.read(), "read")
+
+    def _reconciling(self, world: World, routes: Sequence[Route], letters: Letters) -> Reconciling:
+        ledger, settings = self.ledger, world.settings
+        means = Means(
+            routes=routes,
+            doubts=ledger.doubts,
+            claims=ledger.claims,
+            parking=ledger.parking,
+            publisher=world.outbox,
+            originals=world.topics,
+            letters=letters,
+            caller=self._caller,
+            notice=world.notice,
+        )
+        grace, clock = settings.grace.total_seconds(), ledger.tables.clock
+        return Reconciling(means, self.tasks, grace=grace, result_limit=settings.result_limit, clock=clock)
 
     def route(self, handler: Handler) -> Route:
         return self._routes[handler.name]

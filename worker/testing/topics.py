@@ -39,6 +39,11 @@ class Topics:
         self.grown.set()
         return placed
 
+    async def read(self, topic: str, partition: int, offset: int) -> Record | None:
+        """The record that stands exactly there, if any does."""
+        log = self.records.get((topic, partition), [])
+        return log[offset] if 0 <= offset < len(log) else None
+
     def uncommitted(self) -> list[Record]:
         """What the next process will read."""
         return [r for place, log in self.records.items() for r in log[self.committed.get(place, 0) :]]

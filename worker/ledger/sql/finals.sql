@@ -86,8 +86,9 @@ DELETE FROM oncebox.doubts WHERE id = ANY($1::uuid[])
 UPDATE oncebox.parked SET due_at = (SELECT clock_timestamp()) WHERE id = ANY($1::uuid[])
 
 -- name: refuse_result
--- Keeps a result that came with a fence that is no longer the row's, once: a possible double effect.
--- $1 id  $2 fence  $3 detail  $4 result
+-- Keeps a result that was not stored, once: result_refused came with a fence that is no longer the row's, a possible
+-- double effect; result_differs came after a verdict about the same claim that gave another result.
+-- $1 id  $2 event  $3 fence  $4 detail  $5 result
 INSERT INTO oncebox.history (id, event, fence, detail, body)
-SELECT $1::uuid, 'result_refused', $2::bigint, $3::text, $4::bytea
- WHERE NOT EXISTS (SELECT 1 FROM oncebox.history WHERE id = $1::uuid AND event = 'result_refused' AND fence = $2::bigint)
+SELECT $1::uuid, $2::text, $3::bigint, $4::text, $5::bytea
+ WHERE NOT EXISTS (SELECT 1 FROM oncebox.history WHERE id = $1::uuid AND event = $2::text AND fence = $3::bigint)

@@ -42,10 +42,10 @@ UPDATE oncebox.open_claims SET session = $2 WHERE session = $1
 RETURNING fence
 
 -- name: settleable_claims
--- Open claims of ended sessions, oldest first. $1 most rows
-SELECT o.fence, o.session
-  FROM oncebox.open_claims o
- WHERE o.session IN (SELECT id FROM oncebox.sessions WHERE ended_at IS NOT NULL)
+-- Open claims of ended sessions with the lease those had, oldest first. $1 most rows
+SELECT o.fence, o.session, extract(epoch FROM s.lease)::float8 AS lease
+  FROM oncebox.open_claims o JOIN oncebox.sessions s ON s.id = o.session
+ WHERE s.ended_at IS NOT NULL
  ORDER BY o.fence LIMIT $1
 
 -- name: wait_briefly

@@ -41,7 +41,7 @@ class MemoryFinals:
         for one in done:
             entry = tables.entries.get(one.id)
             if entry is None or entry.fence != one.fence:
-                tables.note(Event(one.id, "result_refused", one.fence, one.result.status.name, one.result.body))
+                self._refuse(one, "result_refused")
                 refused.add(one.id)
             elif entry.state is not State.COMPLETED:
                 store(entry, one.result)
@@ -49,8 +49,9 @@ class MemoryFinals:
                 tables.keep(entry, one.ttl)
                 stored.add(one.id)
             elif entry.result != as_stored(one.result):
+                self._refuse(one, "result_differs")
                 refused.add(one.id)
-        self._leave_doubt(stored)
+        self._tables.leave_doubt(stored)
         await self._answered(done)
         return refused
 
@@ -69,7 +70,7 @@ class MemoryFinals:
             self._tables.note_failure(entry, one.error)
             self._tables.keep_as_declared(entry)
             changed.add(one.id)
-        self._leave_doubt(changed)
+        self._tables.leave_doubt(changed)
         await self._answered(failed)
         return {c.id for c in failed} - changed
 
@@ -82,7 +83,7 @@ class MemoryFinals:
                 entry.state, entry.due_at = State.FAILED_RETRYABLE, self._tables.clock()
                 self._tables.keep_as_declared(entry)
                 changed.add(one.id)
-        self._leave_doubt(changed)
+        self._tables.leave_doubt(changed)
         await self._answered(released)
         return {c.id for c in released} - changed
 
@@ -104,10 +105,8 @@ class MemoryFinals:
         for fence in self._fences.finished():
             self._tables.open_claims.pop(fence, None)
 
-    def _leave_doubt(self, ids: set[bytes]) -> None:
-        for id_ in ids:
-            self._tables.doubts.pop(id_, None)
-        self._tables.wake_parked(ids)
+    def _refuse(self, one: Completion, event: str) -> None:
+        self._tables.note(Event(one.id, event, one.fence, one.result.status.name, one.result.body))
 
     async def _answered(self, claims: Sequence[Completion | Failed | Released | Doubted]) -> None:
         await asyncio.sleep(0)

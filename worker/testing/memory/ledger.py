@@ -8,6 +8,7 @@ from worker.rules.handlers import Handler
 from worker.rules.writes import Released
 from worker.testing.memory.claims import MemoryClaims
 from worker.testing.memory.database import MemoryDatabase
+from worker.testing.memory.doubts import MemoryDoubts
 from worker.testing.memory.finals import MemoryFinals
 from worker.testing.memory.parking import MemoryParkingLot
 from worker.testing.memory.sessions import MemorySession, MemorySettling
@@ -35,6 +36,7 @@ class MemoryLedger:
         self.claims = MemoryClaims(tables, self.session, self.fences, crash_cap=crash_cap)
         self.finals = MemoryFinals(tables, self.fences, lease=lease, first_probe=first_probe)
         self.parking = MemoryParkingLot(tables)
+        self.doubts = MemoryDoubts(tables)
         self.settling = MemorySettling(tables, self.session, first_probe=first_probe)
         self.transactions = MemoryTransactions(tables, self.fences, self.database)
 

@@ -115,14 +115,14 @@ class MemorySettling:
 
     def _settle_one(self, fence: int) -> list[State]:
         tables = self._tables
-        _, ids = tables.open_claims.pop(fence)
+        session, ids = tables.open_claims.pop(fence)
         entries = [entry for id_ in ids if (entry := tables.claimed(id_, fence)) is not None]
         for entry in entries:
             entry.state = after_death(entry.kind)
             entry.crashes += 1
             tables.note_failure(entry, "the worker died")
             if entry.state is State.UNKNOWN:
-                tables.doubt(entry, lease=self._session.lease, first_probe=self._first_probe)
+                tables.doubt(entry, lease=tables.sessions[session].lease, first_probe=self._first_probe)
             else:
                 entry.due_at = tables.clock()
             tables.keep_as_declared(entry)

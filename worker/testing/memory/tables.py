@@ -1,7 +1,7 @@
 """The tables of a ledger in memory; several ledgers may share them, as several processes share one database."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from worker.ledger.fences import BLOCK
 from worker.rules.claims import Kind, State
@@ -65,6 +65,8 @@ class Doubt:
     since: float
     quiet_until: float
     due_at: float
+    probes: int = 0
+    reported_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class ParkedRow:
     operation: int | None
     reason: str
     due_at: float | None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,10 @@ class Event:
 
     id: bytes
     event: str
-    fence: int
+    fence: int | None
     detail: str
     body: bytes | None
+    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -99,6 +103,7 @@ class Tables:
     doubts: dict[bytes, Doubt] = field(default_factory=dict)
     parked: dict[Place, ParkedRow] = field(default_factory=dict)
     history: list[Event] = field(default_factory=list)
+    evidence: dict[bytes, Result] = field(default_factory=dict)  # said while the entry was in progress
     operations: dict[str, int] = field(default_factory=dict)
     terms: dict[int, Terms] = field(default_factory=dict)  # by operation
     topics: dict[str, int] = field(default_factory=dict)
@@ -145,7 +150,18 @@ class Tables:
     def note(self, event: Event) -> None:
         """Keep what happened, once per entry, event and fence."""
         if not any((e.id, e.event, e.fence) == (event.id, event.event, event.fence) for e in self.history):
-            self.history.append(event)
+            self.tell(event)
+
+    def tell(self, event: Event) -> None:
+        """Write what happened into the history."""
+        self.history.append(replace(event, detail=text(event.detail), at=self.clock()))
+
+    def leave_doubt(self, ids: Iterable[bytes]) -> None:
+        """End the doubts of these entries and wake what is parked for them."""
+        ids = set(ids)
+        for id_ in ids:
+            self.doubts.pop(id_, None)
+        self.wake_parked(ids)
 
     def note_failure(self, entry: Entry, error: str) -> None:
         entry.error = text(error)
