@@ -88,8 +88,8 @@ async def test_executed_ends_the_doubt_wakes_what_waits_and_is_audited(
     assert await ledger_schema.value("SELECT count(*) FROM oncebox.doubts") == 0
     assert await ledger_schema.value("SELECT due_at <= clock_timestamp() FROM oncebox.parked")
     assert await audit(ledger_schema) == [("ann@desk", "keys resolve", "the gateway says so", "unknown", "completed")]
-    [event] = await ledger_schema.fetch("SELECT event, fence, body FROM oncebox.history")
-    assert tuple(event) == ("verdict", fence, RESULT.body)
+    [event] = await ledger_schema.fetch("SELECT event, fence, detail FROM oncebox.history")
+    assert tuple(event) == ("resolve", fence, "executed: settled; the gateway says so")
 
 
 async def test_a_verdict_keeps_its_evidence_for_a_whole_ttl(
@@ -109,13 +109,13 @@ async def test_not_executed_is_refused_before_the_quiet_time_unless_the_risk_is_
     ledger_schema: Schema, ledger: PostgresLedger, rulings: Rulings
 ) -> None:
     fence = await bring(ledger, State.UNKNOWN)
-    with pytest.raises(WrongState, match=r"may still happen: quiet only at .*\n.*--even-though-it-may-still-run"):
+    with pytest.raises(WrongState, match=r"may still happen, for .* s more\n.*--even-though-it-may-still-run"):
         await rulings.not_executed(id_of("k"), fence=fence)
     assert (await ledger_schema.entry("k"))["state"] == State.UNKNOWN
     assert await audit(ledger_schema) == []
     await rulings.not_executed(id_of("k"), fence=fence, even_early=True)
     assert (await ledger_schema.entry("k"))["state"] == State.FAILED_RETRYABLE
-    assert "might still have run" in await ledger_schema.value("SELECT detail FROM oncebox.audit")
+    assert "before the quiet time" in await ledger_schema.value("SELECT detail FROM oncebox.audit")
 
 
 async def test_not_executed_after_the_quiet_time_makes_it_due_at_once(

@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import asyncpg
 from asyncpg.pgproto.pgproto import UUID
@@ -12,10 +11,11 @@ from worker.errors import WrongState
 from worker.ledger.audit import Act, write_audit
 from worker.ledger.connect import Connection
 from worker.ledger.desk import Desk
-from worker.ledger.finals import text
+from worker.ledger.doubts import rule
 from worker.ledger.keys import read_claim, subject
 from worker.ledger.settling import settle_entries
 from worker.rules.claims import Kind, State
+from worker.rules.doubts import Evidence, Ruling
 from worker.rules.results import Result
 
 _FIRST_PROBE = 10.0
@@ -55,27 +55,36 @@ class Rulings:
 
     async def executed(self, id_: bytes, result: Result, *, fence: int | None = None) -> Ruled:
         """unknown -> completed with this result; believed at once."""
-        async with self._deciding() as tx:
-            row = await self._in_doubt(tx, id_, fence)
-            columns = (result.status, result.content_type, result.body, result.code)
-            await self._change(tx, "rule_executed", row, *columns)
-            size = 0 if result.body is None else len(result.body)
-            detail = f"executed, by an operator; a result of {size} bytes"
-            return await self._leave_doubt(tx, row, State.COMPLETED, detail, result.body)
+        return await self._resolve(Evidence(id_, "resolve", result, fence, note=self._by.reason))
 
     async def not_executed(self, id_: bytes, *, fence: int, even_early: bool = False) -> Ruled:
         """unknown -> failed_retryable, due now; refused while the effect may still happen, unless `even_early`."""
+        return await self._resolve(Evidence(id_, "resolve", None, fence, forced=even_early, note=self._by.reason))
+
+    async def _resolve(self, evidence: Evidence) -> Ruled:
+        id_ = evidence.id
         async with self._deciding() as tx:
-            row = await self._in_doubt(tx, id_, fence)
-            early = await self._early(tx, row["id"])
-            if early and not even_early:
+            row = await self._locked(tx, id_, State.UNKNOWN)
+            fence = row["fence"]
+            asked_at = await tx.fetchval(self._queries["database_time"])
+            woken = await tx.fetchval(self._queries["count_parked_of"], UUID(id_))
+            ruled = await rule(tx, self._queries, replace(evidence, asked_at=asked_at))
+            if ruled.ruling is Ruling.REFUSED:
                 raise WrongState(
-                    f"{subject(id_)} is unknown, and its effect may still happen: {early}",
+                    f"{subject(id_)} is unknown with fence {fence}, not {evidence.fence}",
+                    advice="another claim is in doubt now: look at it again, and decide about that one",
+                )
+            if ruled.ruling is Ruling.EARLY:
+                left = "nobody knows for how long" if ruled.quiet_in is None else f"for {ruled.quiet_in:.0f} s more"
+                raise WrongState(
+                    f"{subject(id_)} is unknown, and its effect may still happen, {left}",
                     advice="wait until then, or add --even-though-it-may-still-run: if it does, it happens twice",
                 )
-            await self._change(tx, "rule_not_executed", row)
-            detail = "not executed, by an operator" + (f", although it might still have run: {early}" if early else "")
-            return await self._leave_doubt(tx, row, State.FAILED_RETRYABLE, detail)
+            assert ruled.ruling is Ruling.SETTLED
+            assert ruled.state is not None
+            forced = ", before the quiet time" if evidence.forced else ""
+            await self._audit(tx, "keys resolve", row, ruled.state, f"fence {fence}: {evidence.word}{forced}")
+            return Ruled(str(UUID(id_)), State.UNKNOWN, ruled.state, fence, woken, self._dry_run)
 
     async def release(self, id_: bytes, *, even_external: bool = False) -> Ruled:
         """in_progress -> failed_retryable, due now, counting nothing; refused while the claim's session lives.
@@ -119,17 +128,8 @@ class Rulings:
             yield tx
             await undone.rollback()
 
-    async def _in_doubt(self, tx: Connection, id_: bytes, fence: int | None) -> asyncpg.Record:
-        row = await self._locked(tx, id_, State.UNKNOWN)
-        if fence is not None and row["fence"] != fence:
-            raise WrongState(
-                f"{subject(id_)} is unknown with fence {row['fence']}, not {fence}: another claim is in doubt now",
-                advice="look at it again, and decide about that one",
-            )
-        return row
-
     async def _locked(self, tx: Connection, id_: bytes, needed: State) -> asyncpg.Record:
-        row = await tx.fetchrow(self._queries["lock_for_operator"], UUID(id_))
+        row = await tx.fetchrow(self._queries["lock_entry"], UUID(id_))
         if row is None:
             raise WrongState(f"there is no {subject(id_)}")
         state = State(row["state"])
@@ -138,13 +138,6 @@ class Rulings:
                 f"{subject(id_)} is {state.name.lower()}, not {needed.name.lower()}", advice=_ADVICE.get(state)
             )
         return row
-
-    async def _early(self, tx: Connection, id_: Any) -> str | None:
-        """Why not_executed cannot be believed yet."""
-        rows = await tx.fetch(self._queries["read_doubts"], [id_])
-        if not rows:
-            return "nobody knows since when it is in doubt"
-        return None if rows[0]["quiet"] else f"quiet only at {rows[0]['quiet_until']:%Y-%m-%d %H:%M:%S %Z}"
 
     async def _lease_of_ended(self, tx: Connection, id_: bytes, claim: asyncpg.Record | None) -> float:
         if claim is None:
@@ -158,21 +151,6 @@ class Rulings:
                 advice="stop that process; when its lease has lapsed, a worker or `oncebox sweep` ends the session",
             )
         return 0.0 if session is None else float(session["lease"])
-
-    async def _change(self, tx: Connection, name: str, row: asyncpg.Record, *arguments: Any) -> None:
-        if not await tx.fetch(self._queries[name], row["id"], row["fence"], *arguments):
-            raise WrongState(f"{subject(row['id'].bytes)} was decided by somebody else just now")
-
-    async def _leave_doubt(
-        self, tx: Connection, row: asyncpg.Record, new: State, detail: str, body: bytes | None = None
-    ) -> Ruled:
-        ids = [row["id"]]
-        await tx.execute(self._queries["move_expiry"], ids, [row["operation"]])
-        await tx.execute(self._queries["end_doubts"], ids)
-        woken = _count(await tx.execute(self._queries["wake_parked"], ids))
-        await tx.execute(self._queries["note_verdict"], row["id"], row["fence"], text(detail), body)
-        await self._audit(tx, "keys resolve", row, new, f"fence {row['fence']}: {detail}")
-        return Ruled(str(row["id"]), State.UNKNOWN, new, row["fence"], woken, self._dry_run)
 
     async def _audit(self, tx: Connection, action: str, row: asyncpg.Record, new: State, detail: str) -> None:
         by, old = self._by, State(row["state"])

@@ -57,7 +57,7 @@ RETURNING id
 
 -- name: lock_entry
 -- The entry a verdict is about, kept as it is until the verdict's transaction ends. No row: absent. $1 id
-SELECT state, fence, operation, result_status, content_type, result, result_code
+SELECT id, state, fence, operation, kind, result_status, content_type, result, result_code
   FROM oncebox.entries WHERE id = $1 FOR UPDATE
 
 -- name: read_doubt
