@@ -20,6 +20,7 @@ _SOME = 0.1
 _MOSTLY = 0.5
 # Parts of the window that are claimed, run and completed at the same time.
 _SHARES = 3
+_SMALL = 64  # a window that is not divided
 
 
 class Owner(Protocol):
@@ -59,7 +60,7 @@ class Claimer:
         self._finisher = finisher
         self._owner = owner
         self._in_flight = in_flight
-        self._share = max(1, in_flight // _SHARES)
+        self._share = max(in_flight // _SHARES, min(in_flight, _SMALL))
         self._hold = hold
         self._crash_cap = crash_cap
         self._clock = clock

@@ -168,7 +168,8 @@ class Execution:
         if not route.circuit.calm or ended.__class__ is not Result:
             self._holding.ended(item, ended)
         self._owner.ended(item, ended)
-        self._ran(item)
+        if route.limit is not None or self._alone is not None:
+            self._ran(item)
 
     def _not_now(self, item: Item) -> None:
         """Given back while it waited for a runner, or to be; or the lease has become unsafe since."""

@@ -28,7 +28,7 @@ from worker.rules.record import Record
 from worker.rules.results import Result
 from worker.rules.writes import Parked, Place
 
-_CLAIMED, _ENDED = Stage.CLAIMED, Stage.ENDED
+_OFFERED, _CLAIMED, _ENDED = Stage.OFFERED, Stage.CLAIMED, Stage.ENDED
 _REJECTED = Status.REJECTED
 
 
@@ -154,10 +154,10 @@ class Pipeline:
         except Exception as error:
             # A validator of the user's model may raise anything; the record must not stop the worker for ever.
             return self._refuse(item, Refused("invalid_payload", f"its validation raised {type(error).__name__}"))
-        if self._strands.enter(item):
-            item.stage = Stage.OFFERED
-            return not self.holds(item)
-        return False
+        if not self._strands.enter(item):
+            return False
+        item.stage = _OFFERED
+        return not (item.route.circuit.open and self.holds(item))
 
     def _refuse(self, item: Item, refused: Refused) -> bool:
         item.stage = Stage.ENDED

@@ -54,8 +54,8 @@ class Postgres:
         settings = {
             "unix_socket_directories": "",
             "fsync": "on" if self._request.durable else "off",
-            "shared_buffers": "32MB",
-            "max_wal_size": "256MB",
+            "shared_buffers": "128MB",
+            "max_wal_size": "1GB",
             # Shared memory as files of the data folder: what a SIGKILL leaves goes away with the folder.
             "dynamic_shared_memory_type": "mmap",
         }

@@ -17,7 +17,7 @@ RETURNING e.id
 -- in_progress, unknown, failed_retryable -> completed: the result of the very claim that was settled meanwhile, or one
 -- that took so long that its expiry must move.
 -- No row for an id: its fence is not the row's, and the result is refused; or the entry is completed already.
--- $1 ids (sorted)  $2 fences  $3 to $6 as above  $7 ttl seconds
+-- $1 ids (sorted)  $2 fences, and as above $3 statuses  $4 content types  $5 results  $6 codes; $7 ttl seconds
 UPDATE oncebox.entries e
    SET state = 2, result_status = u.status, content_type = u.content_type, result = u.result, result_code = u.code,
        due_at = NULL, expires_at = CASE WHEN e.expires_at < u.half THEN u.whole ELSE e.expires_at END
