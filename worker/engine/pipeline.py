@@ -132,6 +132,8 @@ class Pipeline:
         item = Item(parked.record, None, size_of(parked.record))
         item.out_of_order = True
         item.parked, item.parked_for = parked.place, parked.reason
+        if (route := self._intake.route_of(parked.record.topic, parked.operation)) is not None:
+            item.route = route
         reason = owed_letter(parked.reason)
         if reason is not None:
             self._pay(item, reason, parked.detail or "")
@@ -416,7 +418,7 @@ class Pipeline:
 
     @property
     def parked_in_hand(self) -> int:
-        """Parked records that are being tried."""
+        """Records from the parking lot that are not finished and not parked again."""
         return len(self._parked)
 
     @property

@@ -107,6 +107,14 @@ class Topics:
         """Those of the names that are no topics."""
         return sorted(set(names) - set(await self.partitions(names)))
 
+    async def group_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """What a group has committed on a topic, by partition; a partition without a place is missing."""
+        try:
+            found = await self._admin.list_consumer_group_offsets(group)
+        except KafkaError as error:
+            raise ServiceUnavailable("kafka", f"the offsets of group {group!r} are unknown: {error}") from error
+        return {tp.partition: at.offset for tp, at in found.items() if tp.topic == topic and at.offset >= 0}
+
     async def create(
         self, topics: Mapping[str, int], *, replicas: int = -1, config: Mapping[str, str] | None = None
     ) -> None:
