@@ -15,7 +15,8 @@ from tests.stack.client import Sent
 from worker import Registry, Reject
 from worker.app.choosing import Plan
 from worker.app.forecast import forecast
-from worker.app.replaying import replay, resume
+from worker.app.replaying import replay
+from worker.app.resuming import resume
 from worker.rules.windows import Window
 
 EVERYTHING = Window(since=0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from worker.engine.classify import Classifier, Read, read_records
 from worker.engine.intake import Intake
 from worker.engine.routes import Route, prepare
 from worker.kafka.reader import Reader, open_reader
-from worker.ledger.connect import HOT
+from worker.ledger.connect import HOT, Line
 from worker.ledger.desk import open_desk
 from worker.ledger.looking import Looking
 from worker.observe.logs import notice
@@ -36,6 +36,8 @@ class Glass:
     routes: Sequence[Route]
     intake: Intake
     looking: Looking
+    line: Line
+    queries: Mapping[str, str]
 
 
 @asynccontextmanager
@@ -47,7 +49,7 @@ async def open_glass(settings: Settings, registry: Registry) -> AsyncIterator[Gl
         looking = Looking(desk.line, desk.queries)
         numbers = await looking.operations()
         routes = [prepare(h, numbers.get(h.name, -n), {}, secrets) for n, h in enumerate(handlers, 1)]
-        yield Glass(settings, routes, Intake(routes), looking)
+        yield Glass(settings, routes, Intake(routes), looking, desk.line, desk.queries)
 
 
 async def forecast(settings: Settings, registry: Registry, plan: Plan, show: Show) -> dict[str, Any] | None:

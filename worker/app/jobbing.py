@@ -1,6 +1,7 @@
 """What replays and redrives have in common: a job's row, how it ended, what is shown meanwhile, and the exit code."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -34,6 +35,20 @@ class Show(Protocol):
     def warn(self, text: str) -> None: ...
     def nothing(self, why: str) -> None: ...
     def end(self, report: Mapping[str, Any]) -> None: ...
+
+
+def count_outcomes(engine: Engine, before: Mapping[str, int]) -> Counter[str]:
+    """Finished records by outcome, on top of what earlier runs of the job counted."""
+    counts = Counter(before)
+    for route in engine.routes:
+        counts.update({outcome.value: n for outcome, n in route.outcomes.items()})
+    counts["dead_lettered"] += sum(engine.pipeline.refused.values())
+    return counts
+
+
+def failures(counts: Mapping[str, int]) -> int:
+    """How many records came to a bad end, or to none yet."""
+    return sum(counts.get(name, 0) for name in ("dead_lettered", "misuse", "parked"))
 
 
 def exit_code(state: str, report: Mapping[str, Any]) -> int:

@@ -5,11 +5,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from worker.app.choosing import Plan, chosen_by, refuse_unread, with_concurrency
-from worker.app.jobbing import STOPPED, Finish, Show, exit_code, find_job, take_up
+from worker.app.jobbing import STOPPED, Finish, Show, count_outcomes, exit_code, failures, find_job, take_up
 from worker.app.opening import Engine, open_engine
 from worker.engine.backlog import Backlog, Limit
 from worker.engine.classify import Classifier
@@ -50,10 +50,7 @@ class Replay:
 
     def counts(self, backlog: Backlog) -> Counter[str]:
         """Finished records by outcome, earlier runs included."""
-        counts = Counter(self.before)
-        for route in self.engine.routes:
-            counts.update({outcome.value: n for outcome, n in route.outcomes.items()})
-        counts["dead_lettered"] += sum(self.engine.pipeline.refused.values())
+        counts = count_outcomes(self.engine, self.before)
         counts["left_out"] += backlog.left_out
         return +counts
 
@@ -79,14 +76,10 @@ async def replay(
             return await _run(Replay(plan, engine, runner, spans, show, letters), reader, stop)
 
 
-async def resume(
-    settings: Settings, registry: Registry, job_id: int, *, show: Show, stop: asyncio.Event, **changes: Any
+async def resume_replay(
+    settings: Settings, registry: Registry, job_id: int, plan: Plan, *, show: Show, stop: asyncio.Event
 ) -> int:
     """Go on with a replay that was stopped, or whose process died; the exit code."""
-    job = await find_job(settings.database, job_id)
-    if job.kind != "replay":
-        raise UsageError(f"job {job_id} is a {job.kind}, not a replay of a topic")
-    plan = replace(Plan.restored(job.topic, job.plan), **{n: v for n, v in changes.items() if v is not None})
     refuse_unread(registry, plan.topic)
     async with open_reader(settings.kafka, plan.topic, notice) as reader, _open(settings, registry, plan) as opened:
         engine, letters = opened
@@ -234,11 +227,8 @@ async def _until_over(this: Replay, backlog: Backlog, worker: Worker, stop: asyn
                 return Finish("cancelled", "cancelled by an operator")
             counts = this.counts(backlog)
             this.show.progress(_passed(this, backlog), counts)
-            failures = counts["dead_lettered"] + counts["misuse"] + counts["parked"]
-            if this.plan.max_failures is not None and failures > this.plan.max_failures:
-                return Finish(
-                    "stopped", f"{failures} records failed: more than --max-failures {this.plan.max_failures}"
-                )
+            if this.plan.max_failures is not None and failures(counts) > this.plan.max_failures:
+                return Finish("stopped", f"{failures(counts)} records failed: more than {this.plan.max_failures}")
             if this.engine.pipeline.overdue > this.engine.settings.engine.overdue_limit:
                 return Finish("failed", f"{this.engine.pipeline.overdue} handlers ignore their timeout")
             await asyncio.wait([reached], timeout=_LOOK_EVERY)

@@ -1,7 +1,7 @@
 """`oncebox replay`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,11 @@ from worker.cli.progress import quieter, shower
 from worker.errors import UsageError
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+
     from worker.app.choosing import Plan
+    from worker.cli.progress import Bar, Lines
     from worker.rules.registry import Registry
     from worker.settings import Settings
 
@@ -114,7 +118,9 @@ def replay(
         partial=partial,
     )
     if file is not None:
-        raise UsageError("--file is not there yet")
+        if plan.handler is None:
+            raise UsageError("whose records are in the file?\n  give --handler NAME")
+        return _replay_file(settings, registry, plan, file, time_field, dry_run=dry_run, as_json=as_json)
     return _replay(settings, registry, plan, dry_run=dry_run, as_json=as_json)
 
 
@@ -155,23 +161,57 @@ def _replay(settings: "Settings", registry: "Registry", plan: "Plan", *, dry_run
     async def work(stop: asyncio.Event) -> int:
         if not dry_run:
             return await run_replay(settings, registry, plan, actor=actor(), show=show, stop=stop)
-        looking = asyncio.ensure_future(forecast(settings, registry, plan, show))
-        stopped = asyncio.ensure_future(stop.wait())
-        try:
-            await asyncio.wait((looking, stopped), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-            if not looking.done():
-                looking.cancel()
-                await asyncio.wait([looking])
-        if looking.cancelled():
-            return 3
-        report = looking.result()
-        if report is not None:
-            show.end(report)
-        return 0
+        return await _look(forecast(settings, registry, plan, show), show, stop)
 
     return run_until_signalled(quieter(settings, show), work)
+
+
+def _replay_file(
+    settings: "Settings",
+    registry: "Registry",
+    plan: "Plan",
+    file: Path,
+    time_field: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    import asyncio
+
+    from worker.app.filing import Lines, forecast_file, replay_file
+    from worker.app.process import run_until_signalled
+
+    show = shower(as_json=as_json)
+    lines = Lines.of(file, time_field)
+
+    async def work(stop: asyncio.Event) -> int:
+        if not dry_run:
+            return await replay_file(settings, registry, plan, lines, actor=actor(), show=show, stop=stop)
+        return await _look(forecast_file(settings, registry, plan, lines), show, stop)
+
+    return run_until_signalled(quieter(settings, show), work)
+
+
+async def _look(
+    looking: "Coroutine[Any, Any, dict[str, Any] | None]", show: "Bar | Lines", stop: "asyncio.Event"
+) -> int:
+    """Look at the backlog until that is done, or a signal ends it."""
+    import asyncio
+
+    task, stopped = asyncio.ensure_future(looking), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+    if task.cancelled():
+        return 3
+    report = task.result()
+    if report is not None:
+        show.end(report)
+    return 0
 
 
 def _go_on(
@@ -185,7 +225,7 @@ def _go_on(
     import asyncio
 
     from worker.app.process import run_until_signalled
-    from worker.app.replaying import resume
+    from worker.app.resuming import resume
 
     show = shower(as_json=as_json)
 
