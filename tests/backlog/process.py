@@ -1,34 +1,29 @@
-"""`oncebox` in a process of its own, for stories about its death."""
+"""`oncebox` in processes of their own: for stories about their death, and for what they say and how they end."""
 
 import asyncio
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cli.command import SCRIPT
+from tests.cli.command import Answer
+from tests.engine.nursery import REPO, nursery
 from tests.engine.site import Site
-from tests.waiting import eventually
-
-REPO = Path(__file__).parents[2]
+from tests.waiting import eventually, eventually_sync
 
 
 class Command:
     """One `oncebox …` that runs now; what it prints goes to files."""
 
-    def __init__(self, site: Site, *words: str, **environment: str) -> None:
+    def __init__(self, site: Site, *words: str | Path, cwd: Path = REPO) -> None:
         self.output = site.folder / f"output-{len(list(site.folder.glob('output-*')))}"
-        with self.output.open("wb") as out, self.output.with_suffix(".log").open("wb") as log:
-            self.popen = subprocess.Popen(
-                [str(SCRIPT), *words],
-                cwd=REPO,
-                env={**os.environ, **site.environment, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-            )
+        self.output.touch()
+        self.errors = self.output.with_suffix(".log")
+        self.errors.touch()
+        environment = {**os.environ, **site.environment}
+        typed = [str(word) for word in words]
+        self.popen = nursery().fork(typed, environment, self.errors, output=str(self.output), cwd=str(cwd))
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -44,7 +39,7 @@ class Command:
 
     @property
     def log(self) -> str:
-        return self.output.with_suffix(".log").read_text()
+        return self.errors.read_text()
 
     async def says(self, event: str, within: float = 30) -> dict[str, Any]:
         def told() -> list[dict[str, Any]]:
@@ -55,14 +50,29 @@ class Command:
         return found[-1]
 
     async def ended(self, within: float = 60) -> int:
-        await eventually(lambda: self.popen.poll() is not None, within, "still running", every=0.05)
-        return self.popen.returncode
+        await eventually(lambda: self.popen.poll() is not None, within, f"runs on\n{self.log[-2000:]}", every=0.05)
+        return int(self.popen.poll() or 0)
 
     async def kill(self) -> None:
         self.popen.send_signal(signal.SIGKILL)
-        await asyncio.to_thread(self.popen.wait)
+        await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        if self.popen.poll() is None:
-            self.popen.kill()
-            self.popen.wait()
+        self.popen.send_signal(signal.SIGKILL)
+        eventually_sync(lambda: self.popen.poll() is not None, 10, "does not end")
+
+
+class Desk:
+    """A place where one types commands, with a registry called `shop`."""
+
+    def __init__(self, site: Site, registry: str) -> None:
+        self.site = site
+        self.topic = ""
+        self.folder = site.folder / "desk"
+        self.folder.mkdir()
+        (self.folder / "shop.py").write_text(registry)
+
+    async def type(self, *words: str | Path) -> Answer:
+        command = Command(self.site, *words, cwd=self.folder)
+        code = await command.ended()
+        return Answer(code, command.output.read_text(), command.log)
