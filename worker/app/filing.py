@@ -96,7 +96,7 @@ class Horizon:
     def passed(self, item: Item) -> bool:
         if self.off or self.latest is None:
             return False
-        at = self.times.get(item.offset)
+        at = self.times.get(item.record.offset)
         return at is None or at / 1000 + item.plan.ttl <= self.latest.timestamp()
 
 
@@ -151,7 +151,7 @@ async def forecast_file(settings: Settings, registry: Registry, plan: Plan, line
             chosen = _chosen(batch, glass.intake, route, plan, horizon)
             left_out += sum(isinstance(one, Exported) for _, one in batch) - len(chosen)
             for read, class_ in zip(chosen, await classifier.classify(chosen), strict=True):
-                tally.add(class_, route.name, read.tenant, f"line {read.item.offset}")
+                tally.add(class_, route.name, read.tenant, f"line {read.item.record.offset}")
     estimate = None if plan.rate is None else round(tally.classes[RUN] / plan.rate, 1)
     about = {"left_out": left_out, "rate": plan.rate, "estimate_seconds": estimate}
     return {"dry_run": True, "topic": lines.topic, **tally.as_json(), **about}
@@ -225,7 +225,7 @@ async def _carry(carrier: Carrier, route: Route, chosen: Sequence[Read], classes
     for read, class_ in zip(chosen, classes, strict=True):
         if class_ == BEYOND:
             carrier.extra["refused"] += 1
-            carrier.refused.add(BEYOND, route.name, read.tenant, f"line {read.item.offset}")
+            carrier.refused.add(BEYOND, route.name, read.tenant, f"line {read.item.record.offset}")
             continue
         if class_ == RUN and carrier.rate is not None:
             # What is parked already must not wait here until a worker takes it, whatever the rate.

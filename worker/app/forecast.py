@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.app.choosing import Plan, refuse_unread, wanted
+from worker.app.forgetting import may_be_forgotten, remember
 from worker.app.handlers import effective_handlers, scope_secrets
 from worker.app.jobbing import Show
 from worker.app.replaying import explain_empty, explain_gap
@@ -19,7 +20,7 @@ from worker.ledger.connect import HOT, Line
 from worker.ledger.desk import open_desk
 from worker.ledger.looking import Looking
 from worker.observe.logs import notice
-from worker.rules.lanes import Lane, remember_forgotten
+from worker.rules.lanes import Lane
 from worker.rules.registry import Registry
 from worker.rules.tally import RUN, Tally
 from worker.settings import Settings
@@ -68,11 +69,10 @@ async def forecast(settings: Settings, registry: Registry, plan: Plan, show: Sho
         show.begin(0, plan.topic, sum(span.end - span.start for span in spans))
         lanes = {span.partition: Lane(plan.topic, span.partition, span.start) for span in spans}
         if not plan.run_beyond_ttl:
-            ttls = {r.plan.ttl for r in glass.routes if plan.topic in r.handler.topics}
-            await remember_forgotten(glass.looking, plan.topic, ttls, lanes.values())
+            await remember(glass.looking, plan.topic, glass.routes, lanes.values())
         classifier = Classifier(
             glass.looking.look_at,
-            lambda item: lanes[item.partition].may_be_forgotten(item.offset, item.plan.ttl),
+            lambda item: may_be_forgotten(lanes[item.record.partition], item),
             crash_cap=settings.engine.crash_cap,
         )
         tally, left_out = await _classify(reader, glass, plan, classifier, show)

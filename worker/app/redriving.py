@@ -8,6 +8,7 @@ from typing import Any, Final
 from worker.app.carrying import AT_ONCE, Carrier
 from worker.app.choosing import with_concurrency
 from worker.app.forecast import Glass, open_glass
+from worker.app.forgetting import may_be_forgotten, remember
 from worker.app.jobbing import Finish, Show, exit_code
 from worker.app.opening import open_engine
 from worker.engine.classify import Classifier, Read, read_records
@@ -20,6 +21,7 @@ from worker.ledger.jobs import NewJob, Runner
 from worker.ledger.letters import Handled, Letters, Redrive
 from worker.observe.logs import notice
 from worker.rules.dialects import Letter, read_letter
+from worker.rules.lanes import Lane
 from worker.rules.registry import Registry
 from worker.rules.tally import RUN, Tally
 from worker.rules.windows import Span, Window
@@ -99,7 +101,7 @@ class Judge:
         self._routes = glass.routes
         self._intake = glass.intake
         self._looking = glass.looking
-        self._forgotten: dict[tuple[str, float], dict[int, int]] = {}
+        self._lanes: dict[tuple[str, int], Lane] = {}
         self._horizons: dict[int, float | None] = {}
         self._classifier = Classifier(
             glass.looking.look_at, self._may_be_forgotten, crash_cap=glass.settings.engine.crash_cap, resets=True
@@ -137,9 +139,11 @@ class Judge:
             route, topic = read.route, read.item.record.topic
             if route is None:
                 continue
-            ttl, operation = route.plan.ttl, route.plan.operation
-            if topic in route.handler.topics and (topic, ttl) not in self._forgotten:
-                self._forgotten[topic, ttl] = await self._looking.forgotten(topic, ttl)
+            operation, partition = route.plan.operation, read.item.record.partition
+            if topic in route.handler.topics:
+                if (topic, partition) not in self._lanes:
+                    self._lanes[topic, partition] = lane = Lane(topic, partition, 0)
+                    await remember(self._looking, topic, self._routes, [lane])
             elif operation not in self._horizons:
                 horizon = await self._looking.horizon(operation)
                 self._horizons[operation] = None if horizon is None else horizon.timestamp()
@@ -150,7 +154,7 @@ class Judge:
             return False
         record, plan = item.record, item.plan
         if record.topic in item.route.handler.topics:
-            return record.offset < self._forgotten.get((record.topic, plan.ttl), {}).get(record.partition, 0)
+            return may_be_forgotten(self._lanes[record.topic, record.partition], item)
         horizon = self._horizons.get(plan.operation)
         return horizon is not None and record.timestamp / 1000 + plan.ttl <= horizon
 

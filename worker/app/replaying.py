@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.app.choosing import Plan, chosen_by, refuse_unread, with_concurrency
+from worker.app.forgetting import may_be_forgotten, remember
 from worker.app.jobbing import STOPPED, Finish, Show, count_outcomes, exit_code, failures, find_job, take_up
 from worker.app.opening import Engine, open_engine
 from worker.engine.backlog import Backlog, Limit
@@ -23,7 +24,6 @@ from worker.ledger.audit import Act
 from worker.ledger.clock import clock
 from worker.ledger.jobs import NewJob, Runner
 from worker.observe.logs import notice
-from worker.rules.lanes import remember_forgotten
 from worker.rules.registry import Registry
 from worker.rules.tally import Tally
 from worker.rules.windows import Span, shown
@@ -178,7 +178,7 @@ def _backlog(this: Replay, reader: Reader) -> Backlog:
     if plan.rate is not None:
         classifier = Classifier(
             engine.ledger.claims.look_up,
-            lambda item: lanes[item.partition].may_be_forgotten(item.offset, item.plan.ttl),
+            lambda item: may_be_forgotten(lanes[item.record.partition], item),
             crash_cap=engine.settings.engine.crash_cap,
             memory=_UNDER_WAY,
         )
@@ -198,8 +198,7 @@ def _backlog(this: Replay, reader: Reader) -> Backlog:
 async def _remember(this: Replay, backlog: Backlog) -> None:
     """Before the first record is read, and now and then: what was finished so long ago that it may be forgotten."""
     if not this.plan.run_beyond_ttl:
-        ttls = {r.plan.ttl for r in this.engine.routes if this.plan.topic in r.handler.topics}
-        await remember_forgotten(this.engine.ledger.feeds, this.plan.topic, ttls, backlog.lanes)
+        await remember(this.engine.ledger.feeds, this.plan.topic, this.engine.routes, backlog.lanes)
 
 
 async def _keep_remembering(this: Replay, backlog: Backlog) -> None:

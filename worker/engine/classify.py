@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from worker.engine.intake import Intake, size_of
 from worker.engine.items import Item
 from worker.engine.routes import Route
+from worker.rules.document import Document
 from worker.rules.entries import Answer, Row, answer
 from worker.rules.fingerprint import FORMAT
 from worker.rules.reasons import Refused
@@ -109,7 +110,7 @@ class Classifier:
     def _answer(self, item: Item, row: Row) -> str:
         fingerprint = item.fingerprint
         if row.format != FORMAT:
-            fingerprint = item.route.fingerprint.digest_as(row.format, item.document)
+            fingerprint = item.route.fingerprint.digest_as(row.format, Document(item.record.value))
         found = answer(row, fingerprint, item.plan, self._crash_cap)
         if self._resets and found in (Answer.EXHAUSTED, Answer.CRASH_LOOP, Answer.LATER):
             return RUN
