@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from worker.ledger.looking import Looking
 from worker.observe.logs import notice
 from worker.rules.lanes import Lane
 from worker.rules.registry import Registry
-from worker.rules.tally import RUN, Tally
+from worker.rules.tally import FINE, RUN, Tally
 from worker.settings import Settings
 
 # Large enough that the look-up's round trip is shared by many, small enough to be looked up while the next is decoded.
@@ -112,5 +113,11 @@ async def _classify(reader: Reader, glass: Glass, plan: Plan, classifier: Classi
 
 
 def _count(tally: Tally, reads: Sequence[Read], classes: Sequence[str]) -> None:
-    for read, class_ in zip(reads, classes, strict=True):
-        tally.add(class_, None if read.route is None else read.route.name, read.tenant, read.place)
+    """Count a batch: most of it is of few kinds, and only problems need their places."""
+    kinds = Counter([(class_, read.route, read.tenant) for read, class_ in zip(reads, classes, strict=True)])
+    for (class_, route, tenant), records in kinds.items():
+        tally.count(class_, None if route is None else route.name, tenant, records)
+    if any(class_ not in FINE for class_, _, _ in kinds):
+        for read, class_ in zip(reads, classes, strict=True):
+            if class_ not in FINE:
+                tally.note(class_, read.place)

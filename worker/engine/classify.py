@@ -28,9 +28,9 @@ _CLASSES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Read:
-    """A record as the intake sees it: with an identity, or refused."""
+    """A record as the intake sees it: with an identity, or refused. Nobody changes it."""
 
     item: Item
     refused: str | None = None

@@ -8,7 +8,7 @@ RUN: Final = "run"
 REPLAY: Final = "replay"
 WAIT: Final = "wait"
 UNKNOWN: Final = "unknown"
-_FINE: Final = frozenset({RUN, REPLAY})
+FINE: Final = frozenset({RUN, REPLAY})
 _EXAMPLES: Final = 5
 _LINES: Final = 500
 _OTHERS: Final = "(others)"
@@ -24,13 +24,18 @@ class Tally:
         self.examples: dict[str, list[str]] = {}
 
     def add(self, class_: str, handler: str | None, tenant: str | None, place: str) -> None:
+        """Count one record."""
+        self.count(class_, handler, tenant, 1)
+        if class_ not in FINE:
+            self.note(class_, place)
+
+    def count(self, class_: str, handler: str | None, tenant: str | None, records: int) -> None:
+        """Count so many records of one kind."""
         line = (handler or NOBODY, tenant)
         if line not in self._lines and len(self._lines) >= _LINES:
             line = (line[0], _OTHERS)
-        self._lines.setdefault(line, Counter())[class_] += 1
-        self.classes[class_] += 1
-        if class_ not in _FINE:
-            self.note(class_, place)
+        self._lines.setdefault(line, Counter())[class_] += records
+        self.classes[class_] += records
 
     def note(self, class_: str, place: str) -> None:
         """Remember where a problem is, if it is one of the first of its class."""
