@@ -2,8 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -11,14 +10,13 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from worker.app.carrying import AT_ONCE, Carrier
-from worker.app.choosing import Plan, wanted, with_concurrency
+from worker.app.choosing import Plan, wanted
 from worker.app.forecast import open_glass
 from worker.app.jobbing import Finish, Show, exit_code, find_job, take_up
-from worker.app.opening import Engine, open_engine
+from worker.app.replaying import open_replaying
 from worker.engine.classify import Classifier, LookUp, Read, read_records
 from worker.engine.intake import Intake
 from worker.engine.items import Item
-from worker.engine.republishing import Republishing
 from worker.engine.routes import Route
 from worker.errors import UsageError
 from worker.ledger.audit import Act
@@ -112,7 +110,7 @@ async def replay_file(
     if plan.run_beyond_ttl:
         act = Act(actor, "run beyond ttl", lines.topic, plan.reason or "", detail=str(lines.path))
     new = NewJob("file", lines.topic, stored, actor, [Span(0, 0, lines.count)], act)
-    async with _open(settings, registry, plan) as (engine, letters):
+    async with open_replaying(settings, registry, plan) as (engine, letters):
         async with engine.ledger.line() as line:
             runner = await Runner.create(line, engine.ledger.queries, new, session=engine.ledger.session.id)
         carrier = Carrier(engine, runner, show, letters, plan.rate, plan.max_failures)
@@ -127,7 +125,7 @@ async def resume_file(
     lines = Lines.of(FilePath(job.plan["file"]), job.plan.get("time_field"))
     if lines.topic != job.topic:
         raise UsageError(f"{lines.path} is not the file that job {job_id} began with\n  start a new replay with it")
-    async with _open(settings, registry, plan) as (engine, letters):
+    async with open_replaying(settings, registry, plan) as (engine, letters):
         runner = await take_up(engine, job_id)
         job = await find_job(settings.database, job_id)
         carrier = Carrier(engine, runner, show, letters, plan.rate, plan.max_failures, job.counts)
@@ -155,19 +153,6 @@ async def forecast_file(settings: Settings, registry: Registry, plan: Plan, line
     estimate = None if plan.rate is None else round(tally.classes[RUN] / plan.rate, 1)
     about = {"left_out": left_out, "rate": plan.rate, "estimate_seconds": estimate}
     return {"dry_run": True, "topic": lines.topic, **tally.as_json(), **about}
-
-
-@asynccontextmanager
-async def _open(settings: Settings, registry: Registry, plan: Plan) -> AsyncIterator[tuple[Engine, Tally]]:
-    letters = Tally()
-    async with open_engine(
-        with_concurrency(settings, plan.concurrency),
-        registry,
-        notice,
-        role="replay",
-        publishing=lambda publisher: Republishing(publisher, results=plan.results, letters=letters),
-    ) as engine:
-        yield engine, letters
 
 
 async def _run(carrier: Carrier, plan: Plan, lines: Lines, stop: asyncio.Event) -> int:

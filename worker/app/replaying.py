@@ -70,7 +70,7 @@ async def replay(
         if plan.run_beyond_ttl:
             act = Act(actor, "run beyond ttl", plan.topic, plan.reason or "", detail=str(plan.window))
         new = NewJob("replay", plan.topic, plan.stored(), actor, spans, act)
-        async with _open(settings, registry, plan) as (engine, letters):
+        async with open_replaying(settings, registry, plan) as (engine, letters):
             async with engine.ledger.line() as line:
                 runner = await Runner.create(line, engine.ledger.queries, new, session=engine.ledger.session.id)
             return await _run(Replay(plan, engine, runner, spans, show, letters), reader, stop)
@@ -81,7 +81,10 @@ async def resume_replay(
 ) -> int:
     """Go on with a replay that was stopped, or whose process died; the exit code."""
     refuse_unread(registry, plan.topic)
-    async with open_reader(settings.kafka, plan.topic, notice) as reader, _open(settings, registry, plan) as opened:
+    async with (
+        open_reader(settings.kafka, plan.topic, notice) as reader,
+        open_replaying(settings, registry, plan) as opened,
+    ):
         engine, letters = opened
         runner = await take_up(engine, job_id)
         # Read again: until the other process was over, it moved on.
@@ -118,7 +121,8 @@ def explain_empty(plan: Plan, spans: Sequence[Span], group: str) -> str:
 
 
 @asynccontextmanager
-async def _open(settings: Settings, registry: Registry, plan: Plan) -> AsyncIterator[tuple[Engine, Tally]]:
+async def open_replaying(settings: Settings, registry: Registry, plan: Plan) -> AsyncIterator[tuple[Engine, Tally]]:
+    """An engine for a replay, and a tally of the dead letters it writes."""
     letters = Tally()
     async with open_engine(
         with_concurrency(settings, plan.concurrency),
