@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, BinaryIO
 
 from worker.app.carrying import AT_ONCE, Carrier
 from worker.app.choosing import Plan, wanted
@@ -47,20 +47,19 @@ class Lines:
     @classmethod
     def of(cls, path: FilePath, time_field: str | None) -> "Lines":
         """Look at the whole file once; raises UsageError when it cannot be read."""
-        digest, count = hashlib.sha256(), 0
         try:
             with path.open("rb") as file:
-                for line in file:
-                    digest.update(line)
-                    count += 1
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                file.seek(0)
+                count = sum(1 for _ in _lines(file))
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-        return cls(path, count, f"file:{digest.hexdigest()[:32]}", None if time_field is None else Path.of(time_field))
+        return cls(path, count, f"file:{digest[:32]}", None if time_field is None else Path.of(time_field))
 
     def read(self, behind: int) -> Iterator[tuple[int, Exported | Malformed]]:
         """The lines after that one, by number; empty ones are passed over."""
         with self.path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST + 2), b""), 1):
+            for number, line in enumerate(_lines(file), 1):
                 text = line.strip()
                 if number <= behind or not text:
                     continue
@@ -68,6 +67,15 @@ class Lines:
                     yield number, read_line(text, topic=self.topic, number=number, time=self.time)
                 except Malformed as problem:
                     yield number, problem
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines, each of bounded length: of one that is too long, only so much that it shows."""
+    while line := file.readline(LONGEST + 2):
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST)
+        yield line
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -94,21 +94,25 @@ async def _classify(reader: Reader, glass: Glass, plan: Plan, classifier: Classi
     tally = Tally()
     left_out = done = 0
     looks_inside = plan.handler is not None or bool(plan.tenants or plan.exclude_tenants)
-    waiting: tuple[list[Read], Awaitable[list[str]]] | None = None
-    async for _, records, _ in reader.everything(most=_BATCH):
-        inside = [r for r in records if plan.window.admits(r)] if plan.window.timed else records
-        reads = read_records(glass.intake, inside)
-        if looks_inside:
-            reads = [read for read in reads if wanted(plan, read)]
-        left_out += len(records) - len(reads)
+    waiting: tuple[list[Read], asyncio.Task[list[str]]] | None = None
+    try:
+        async for _, records, _ in reader.everything(most=_BATCH):
+            inside = [r for r in records if plan.window.admits(r)] if plan.window.timed else records
+            reads = read_records(glass.intake, inside)
+            if looks_inside:
+                reads = [read for read in reads if wanted(plan, read)]
+            left_out += len(records) - len(reads)
+            if waiting is not None:
+                _count(tally, waiting[0], await waiting[1])
+            # Looked up while the next records are fetched and decoded; judged one batch after another, in order.
+            waiting = (reads, asyncio.create_task(classifier.classify(reads)))
+            done += len(records)
+            show.progress(done, tally.classes)
         if waiting is not None:
             _count(tally, waiting[0], await waiting[1])
-        # Looked up while the next records are fetched and decoded; judged one batch after another, in order.
-        waiting = (reads, asyncio.ensure_future(classifier.classify(reads)))
-        done += len(records)
-        show.progress(done, tally.classes)
-    if waiting is not None:
-        _count(tally, waiting[0], await waiting[1])
+    finally:
+        if waiting is not None:
+            waiting[1].cancel()
     return tally, left_out
 
 

@@ -99,6 +99,8 @@ def replay(
     if resume is None and file is None:
         _refuse_incomplete(topic, since, from_offset, to_offset, partition)
     settings = load_settings(config)
+    if resume is not None and names and names[0] == _topic_of(settings, resume):
+        names.pop(0)
     registry = load_registry(names or settings.engine.handlers)
     if resume is not None:
         changes = {"rate": rate, "concurrency": concurrency, "max_failures": max_failures}
@@ -135,6 +137,14 @@ def _refuse_incomplete(
         raise UsageError("--since and --from-offset are two beginnings\n  give one of them")
     if (first is not None or past is not None) and len(partitions or ()) != 1:
         raise UsageError("an offset means something on one partition only\n  give one --partition")
+
+
+def _topic_of(settings: "Settings", job: int) -> str:
+    import asyncio
+
+    from worker.app.jobbing import find_job
+
+    return asyncio.run(find_job(settings.database, job)).topic
 
 
 def _times(since: str | None, until: str | None) -> "tuple[int | None, int | None]":
