@@ -46,7 +46,8 @@ async def test_half_done_half_missing_killed_twice_beside_live_traffic(site: Sit
         put_group(site, topic, ends)
         live = Command(site, "run", REGISTRY)
         async with traffic(site, topic, missing) as lively:
-            words = ["replay", topic, REGISTRY, "--since", since, "--json"]
+            # Not faster than it can be killed.
+            words = ["replay", topic, REGISTRY, "--since", since, "--rate", str(RECORDS / 12), "--json"]
             first = Command(site, *words)
             job = (await first.says("started"))["job"]
             await killed_at(site, first, job, RECORDS * 0.2)
