@@ -23,23 +23,37 @@ def quieter(settings: "Settings", show: "Bar | Lines") -> "Settings":
     return settings.model_copy(update={"log": settings.log.model_copy(update={"level": "warning"})})
 
 
+class Pace:
+    """How fast a job gets on in this run; what earlier runs of it did is no part of that."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._first: int | None = None
+
+    def rate(self, done: int) -> float:
+        """Records a second so far."""
+        if self._first is None:
+            self._first = done
+        return (done - self._first) / max(time.monotonic() - self._began, 0.001)
+
+
 class Lines:
     """One JSON object a line on standard output; the report is the last one."""
 
     def __init__(self) -> None:
         self._total = 0
-        self._began = self._last = time.monotonic()
+        self._last = time.monotonic()
+        self._pace = Pace()
         self._job: int | None = None
 
     def begin(self, job: int, topic: str, total: int) -> None:
-        self._job, self._total, self._began = job or None, total, time.monotonic()
+        self._job, self._total, self._pace = job or None, total, Pace()
         self._print(event="started", job=self._job, topic=topic, total=total)
 
     def progress(self, done: int, counts: Mapping[str, int]) -> None:
-        now = time.monotonic()
+        now, rate = time.monotonic(), self._pace.rate(done)
         if now - self._last >= _SECONDS_BETWEEN_LINES:
             self._last = now
-            rate = done / max(now - self._began, 0.001)
             eta = round((self._total - done) / rate, 1) if rate else None
             fields = {"done": done, "total": self._total, "rate": round(rate, 1), "eta_seconds": eta}
             self._print(event="progress", job=self._job, **fields, counts=dict(counts))
@@ -79,16 +93,16 @@ class Bar:
             console=self._console,
         )
         self._task: Any = None
-        self._began = 0.0
+        self._pace = Pace()
 
     def begin(self, job: int, topic: str, total: int) -> None:
-        self._began = time.monotonic()
+        self._pace = Pace()
         name = f"job {job}, {topic}" if job else topic
         self._task = self._progress.add_task(name, total=total, rate="0", counts="")
         self._progress.start()
 
     def progress(self, done: int, counts: Mapping[str, int]) -> None:
-        rate = done / max(time.monotonic() - self._began, 0.001)
+        rate = self._pace.rate(done)
         text = "  ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         self._progress.update(self._task, completed=done, rate=f"{rate:.0f}", counts=text)
 
