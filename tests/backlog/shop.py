@@ -34,7 +34,7 @@ class Order(BaseModel):
 class Shop:
     """One handler that counts its runs."""
 
-    def __init__(self, topic: str, *, result_topic: str | None = None) -> None:
+    def __init__(self, topic: str, *more: str, result_topic: str | None = None) -> None:
         self.topic = topic
         self.ran: Counter[str] = Counter()
         self.gate: asyncio.Event | None = None
@@ -42,7 +42,13 @@ class Shop:
         self.registry = Registry()
 
         @self.registry.handler(
-            topic, scope="jobs", key="id", tenant="tenant", kind="repeatable", retries=2, result_topic=result_topic
+            (topic, *more),
+            scope="jobs",
+            key="id",
+            tenant="tenant",
+            kind="repeatable",
+            retries=2,
+            result_topic=result_topic,
         )
         async def order(message: Order) -> dict[str, Any]:
             self.ran[message.id] += 1

@@ -79,6 +79,13 @@ async def test_a_file_runs_what_is_missing_and_names_the_lines_it_cannot_read(si
     assert shop.ran == Counter({"delivered": 1, "missed": 1, "event": 1})
 
 
+async def test_a_handler_of_several_topics_runs_a_file_too(site: Site, telling: Telling) -> None:
+    shop = Shop(site.topic(), site.topic())
+    assert await replayed_file(site, shop, telling, written(site, [body("a"), body("b")])) == 0
+    assert shop.ran == Counter({"a": 1, "b": 1})
+    assert telling.report["outcomes"] == {"executed": 2}
+
+
 async def nothing_parked(site: Site) -> bool:
     return await site.count("parked") == 0
 

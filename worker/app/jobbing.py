@@ -41,7 +41,8 @@ def count_outcomes(engine: Engine, before: Mapping[str, int]) -> Counter[str]:
     """Finished records by outcome, on top of what earlier runs of the job counted."""
     counts = Counter(before)
     for route in engine.routes:
-        counts.update({outcome.value: n for outcome, n in route.outcomes.items()})
+        for outcomes in route.outcomes.values():
+            counts.update({outcome.value: n for outcome, n in outcomes.items()})
     counts["dead_lettered"] += sum(engine.pipeline.refused.values())
     return counts
 

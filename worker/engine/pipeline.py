@@ -364,8 +364,10 @@ class Pipeline:
                 (counts,) = route.outcomes.values()
                 counts[outcome] = counts.get(outcome, 0) + count
             else:
+                (first, *_) = route.outcomes.values()
                 for topic, some in Counter(item.record.topic for item in items if item.route is route).items():
-                    counts = route.outcomes[topic]
+                    # A record of a file counts as one of the first topic: names of files would be labels without end.
+                    counts = route.outcomes.get(topic, first)
                     counts[outcome] = counts.get(outcome, 0) + some
 
     def _delayed(self, lane: Lane, offset: int) -> None:
