@@ -155,5 +155,5 @@ class Carrier:
         if answer != "go on":
             self._told.set()
 
-    async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
+    async def measure(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
         return {}

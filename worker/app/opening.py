@@ -107,7 +107,19 @@ async def open_engine(
         await orders.once()
         tasks.spawn(orders.watch(), "orders")
         yield Engine(
-            settings, ledger, routes, intake, pipeline, orders, publisher, letters, originals, caller, tasks, notice, redis
+            settings,
+            ledger,
+            routes,
+            intake,
+            pipeline,
+            orders,
+            publisher,
+            letters,
+            originals,
+            caller,
+            tasks,
+            notice,
+            redis,
         )
 
 

@@ -145,7 +145,7 @@ class Backlog:
         if not go_on:
             self.told_to_stop.set()
 
-    async def end_offsets(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
+    async def measure(self, lanes: Sequence[Lane]) -> dict[Lane, int]:
         return {lane: self._ends[lane.partition] for lane in lanes}
 
     def _close_if_read(self, partition: int) -> None:

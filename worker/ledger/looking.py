@@ -1,11 +1,12 @@
 """Looking at entries without a session, a claim or a write: for those who tell beforehand what would happen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from asyncpg.pgproto.pgproto import UUID
 
 from worker.ledger.connect import Line
+from worker.ledger.feeds import below
 from worker.rules.claims import State
 from worker.rules.entries import Row
 
@@ -32,9 +33,12 @@ class Looking:
         rows = await self._line.fetch(self._queries["known_operations"])
         return {f"{row['scope']}/{row['operation']}": row["id"] for row in rows}
 
-    async def forgotten(self, topic: str, ttl: float) -> dict[int, int]:
-        """Per partition, the offset below which everything was finished longer ago than `ttl`, by any group."""
-        return {r[0]: r[1] for r in await self._line.fetch(self._queries["forgotten"], topic, ttl)}
+    async def forgotten(
+        self, topic: str, operations: Collection[int], topic_id: bytes | None
+    ) -> dict[int, dict[int, int]]:
+        """Per partition and operation, the offset below which entries may be gone, by the feeds of any group."""
+        id_ = None if topic_id is None else UUID(topic_id)
+        return below(await self._line.fetch(self._queries["forgotten"], topic, sorted(operations), id_))
 
     async def horizon(self, operation: int) -> datetime | None:
         """Up to when entries of an operation may have been pruned; None: none ever was."""

@@ -53,7 +53,7 @@ class ParkingLot:
         """Records parked under a topic's name, in the order of their offsets, after one of them."""
         async with self._lines.take() as line:
             rows = await line.fetch(self._queries["parked_of_topic"], topic, behind, most)
-        return [_parked(row) for row in rows]
+        return [read_parked(row) for row in rows]
 
     async def finish(self, places: Sequence[Place]) -> None:
         """Remove parked records that are finished, and let go of their entries."""

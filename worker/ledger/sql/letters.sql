@@ -24,7 +24,7 @@ RETURNING e.id
 
 -- name: parked_of_topic
 -- Records parked under a topic's name, in order, after a position. $1 topic  $2 offset  $3 most rows
-SELECT id, topic, partition, "offset", operation, reason, timestamp_ms, timestamp_type, key, value, headers
+SELECT id, topic, partition, "offset", operation, reason, detail, timestamp_ms, timestamp_type, key, value, headers
   FROM oncebox.parked WHERE topic = $1 AND "offset" > $2 ORDER BY "offset" LIMIT $3
 
 -- name: read_horizon
