@@ -26,7 +26,7 @@ async def test_told_to_stop_it_keeps_its_place_and_goes_on_there(site: Site, tel
     stop.set()
     assert await asyncio.wait_for(running, 20) == 3
     assert telling.report["state"] == "stopped"
-    assert 20 < telling.report["done"] < 300
+    assert 0 < telling.report["done"] < 300
     assert sum(shop.ran.values()) == telling.report["outcomes"]["executed"]
     job = telling.job
     assert await resumed(site, shop, telling, job) == 0
