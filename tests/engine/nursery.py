@@ -7,6 +7,7 @@ and answers are JSON lines on standard input and output. When the input ends, th
 import atexit
 import contextlib
 import functools
+import importlib
 import json
 import os
 import signal
@@ -34,8 +35,9 @@ class Nursery:
         )
         atexit.register(self.close)
 
-    def fork(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> "Forked":
-        answer = self.ask(words=list(words), environment=dict(environment), log=str(log))
+    def fork(self, words: Sequence[str], environment: Mapping[str, str], log: Path, **more: str) -> "Forked":
+        """A victim with these words; with `output` and `cwd`, the command line with standard output of its own."""
+        answer = self.ask(words=list(words), environment=dict(environment), log=str(log), **more)
         return Forked(self, answer["pid"])
 
     def ask(self, **request: Any) -> Any:
@@ -90,9 +92,13 @@ def main() -> None:
             children.discard(found)
             answer = {"code": os.waitstatus_to_exitcode(status) if found else None}
         else:
+            if "output" in request:
+                importlib.import_module("tests.backlog.commands")
             pid = os.fork()
             if pid == 0:
                 become(request)
+                if "output" in request:
+                    command_line(request["words"])
                 victim.main(request["words"])
             children.add(pid)
             answer = {"pid": pid}
@@ -102,12 +108,20 @@ def main() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def command_line(words: Sequence[str]) -> None:
+    from worker.cli import main as oncebox
+
+    oncebox(words)
+
+
 def become(request: dict[str, Any]) -> None:
     """Give the child its own environment, input and output."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT, 0o600) if "output" in request else log
+    for source, target in ((nothing, 0), (output, 1), (log, 2)):
         os.dup2(source, target)
+    os.chdir(request.get("cwd", "."))
     os.environ.clear()
     os.environ.update(request["environment"])
 

@@ -69,8 +69,7 @@ class Seat:
         self.line.lose, self.line.after = None, 0
         lines = Lines(self._connect, 1)
         lines._all = [self.line]
-        lines._free.get_nowait()
-        lines._free.put_nowait(self.line)
+        lines._free = [self.line]
         self.memory = {}
         self.fences = Fences(lambda: self.late)
         self.session = Session(

@@ -19,6 +19,7 @@ from worker.engine.letters import Letters
 from worker.engine.orders import Orders
 from worker.engine.pipeline import Limits, Outside, Pipeline
 from worker.engine.ports import Ledger, Notice
+from worker.engine.ports import Publisher as Publishes
 from worker.engine.routes import Route, identity_text, prepare
 from worker.engine.tasks import Tasks
 from worker.engine.tracing import TracedCaller
@@ -44,6 +45,7 @@ class Engine:
     settings: Settings
     ledger: PostgresLedger
     routes: Sequence[Route]
+    intake: Intake
     pipeline: Pipeline
     orders: Orders
     publisher: Publisher
@@ -62,9 +64,18 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def open_engine(
-    settings: Settings, registry: Registry, notice: Notice, *, role: str = "run", watch: Watching | None = None
+    settings: Settings,
+    registry: Registry,
+    notice: Notice,
+    *,
+    role: str = "run",
+    watch: Watching | None = None,
+    publishing: Callable[[Publishes], Publishes] = lambda publisher: publisher,
 ) -> AsyncIterator[Engine]:
-    """Open everything a pipeline works with; closed in the opposite order, the session last."""
+    """Open everything a pipeline works with; closed in the opposite order, the session last.
+
+    `publishing` may put something between the pipeline and its publisher.
+    """
     handlers = effective_handlers(settings, registry)
     secrets = scope_secrets(settings, handlers)
     identities = {h.name: identity_text(h, secrets) for h in handlers}
@@ -87,15 +98,28 @@ async def open_engine(
         publisher = Publisher(settings.kafka, notice)
         closing.push_async_callback(publisher.close)
         letters = Letters(group=settings.kafka.group, prefix=settings.kafka.dead_letter_prefix)
+        intake = Intake(routes)
         parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
-        outside = Outside(Intake(routes), parts, publisher, letters, caller, tasks, clock, notice)
+        outside = Outside(intake, parts, publishing(publisher), letters, caller, tasks, clock, notice)
         pipeline = Pipeline(outside, _limits(settings))
         orders = Orders(ledger.orders, pipeline, routes, group=settings.kafka.group, notice=notice)
         # Before the first record: one that is skipped because it kills workers must not start once more.
         await orders.once()
         tasks.spawn(orders.watch(), "orders")
         yield Engine(
-            settings, ledger, routes, pipeline, orders, publisher, letters, originals, caller, tasks, notice, redis
+            settings,
+            ledger,
+            routes,
+            intake,
+            pipeline,
+            orders,
+            publisher,
+            letters,
+            originals,
+            caller,
+            tasks,
+            notice,
+            redis,
         )
 
 

@@ -123,7 +123,9 @@ class Finisher:
 
     def park(self, item: Item, reason: str, due: float | None) -> None:
         """Keep the record; whoever asked for a reply is told once that it is in doubt."""
-        parking = Parking(item.record, reason, item.id, item.plan.operation, due, again=item.parked is not None)
+        # One that was parked before it had an entry moves to its entry, which then is held for it and wakes it.
+        again = item.parked is not None and item.parked[0] == item.id
+        parking = Parking(item.record, reason, item.id, item.plan.operation, due, again=again)
         told = self._letters.reply(item, 202) if reason == "unknown" and item.parked_for != "unknown" else None
         then = _Letter(item, () if told is None else (told,), Outcome.PARKED, self._now())
         self._parked.add(_ToPark(item, parking, then))
@@ -213,7 +215,10 @@ class Finisher:
                 else:
                     # The entry whose result is owed is gone: judged again it would be claimed, and run again.
                     self._outgoing.add(one.otherwise)
-            elif one.then.outgoing:
+                continue
+            if one.item.parked not in (None, one.parking.place):
+                self.unpark(one.item)
+            if one.then.outgoing:
                 self._outgoing.add(one.then)
             else:
                 self._owner.finish(one.item, one.then.outcome)

@@ -32,12 +32,19 @@ class Intake:
         self._only = {t: r[0] for t, r in self._by_topic.items() if len(r) == 1 and r[0].handler.when is None}
         self.by_operation: Mapping[int, Route] = {route.plan.operation: route for route in routes}
 
+    def route_of(self, topic: str, operation: int | None) -> Route | None:
+        """The handler of a parked record that no topic of ours delivered: the one it was parked for."""
+        return None if topic in self._by_topic or operation is None else self.by_operation.get(operation)
+
     def read(self, item: Item) -> None:
-        """Fill in the item's route, message, identity and fingerprint; raises `Refused` with the reason."""
+        """Fill in the item's route, message, identity and fingerprint; raises `Refused` with the reason.
+
+        An item that has a route already keeps it where its topic says nothing.
+        """
         record = item.record
         topic, value = record.topic, record.value
         document = Document(value)
-        item.route = route = self._only.get(topic) or self._route(record, document)
+        item.route = route = self._only.get(topic) or item.route or self._route(record, document)
         if route.validate is None or value is None:
             item.message = _decode(route, record, document)
         else:

@@ -58,7 +58,11 @@ class Letters:
             ("oncebox.timestamp-type", _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp").encode()),
             ("oncebox.dead-lettered-at", datetime.now(UTC).isoformat().encode()),
         ]
-        return Outgoing(self.dead_letter_topic(record.topic), record.key, record.value, headers, record.partition)
+        topic = record.topic
+        if route is not None and topic not in route.handler.topics:
+            # A record of a file: its name is no topic's.
+            topic = route.handler.topics[0]
+        return Outgoing(self.dead_letter_topic(topic), record.key, record.value, headers, record.partition)
 
     def dead_letter_topic(self, topic: str) -> str:
         return f"{self._prefix}{topic}"

@@ -132,6 +132,8 @@ class Pipeline:
         item = Item(parked.record, None, size_of(parked.record))
         item.out_of_order = True
         item.parked, item.parked_for = parked.place, parked.reason
+        if (route := self._intake.route_of(parked.record.topic, parked.operation)) is not None:
+            item.route = route
         reason = owed_letter(parked.reason)
         if reason is not None:
             self._pay(item, reason, parked.detail or "")
@@ -362,8 +364,10 @@ class Pipeline:
                 (counts,) = route.outcomes.values()
                 counts[outcome] = counts.get(outcome, 0) + count
             else:
+                (first, *_) = route.outcomes.values()
                 for topic, some in Counter(item.record.topic for item in items if item.route is route).items():
-                    counts = route.outcomes[topic]
+                    # A record of a file counts as one of the first topic: names of files would be labels without end.
+                    counts = route.outcomes.get(topic, first)
                     counts[outcome] = counts.get(outcome, 0) + some
 
     def _delayed(self, lane: Lane, offset: int) -> None:
@@ -416,7 +420,7 @@ class Pipeline:
 
     @property
     def parked_in_hand(self) -> int:
-        """Parked records that are being tried."""
+        """Records from the parking lot that are not finished and not parked again."""
         return len(self._parked)
 
     @property

@@ -17,6 +17,7 @@ from worker.kafka.bootstrap import explain_bootstrap
 from worker.kafka.listing import list_topics
 from worker.kafka.places import Places
 from worker.kafka.security import client_options
+from worker.kafka.stopping import stop_consumer
 from worker.rules.lanes import Lane
 from worker.rules.record import Record
 from worker.settings import Settings
@@ -225,16 +226,8 @@ class Consumer:
         """Leave the group; never hangs, whatever the broker does. Drain and commit before."""
         if self._placing is not None:
             self._placing.cancel()
-        deadline = self._settings.kafka.request_timeout.total_seconds() + 5
-        try:
-            await asyncio.wait_for(self._consumer.stop(), deadline)
-        except BaseException as error:
-            # With the broker away the client raises CancelledError of its own; only a cancel of ours goes on.
-            self._notice("consumer_stop_failed", error=type(error).__name__)
-            await self._consumer._client.close()
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+        within = self._settings.kafka.request_timeout.total_seconds() + 5
+        await stop_consumer(self._consumer, within, self._notice)
 
     async def revoked(self) -> None:
         """The group takes everything away; called by the client while it waits for us."""

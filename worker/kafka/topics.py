@@ -3,6 +3,7 @@
 The admin client raises nothing: refusals come back as codes inside its answers. `checked` is the one place that looks.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from worker.rules.horizons import FoundTopic
 from worker.settings import KafkaSettings
 
 UNKNOWN_TOPIC = 3
+_COORDINATOR_TRIES = 20
 ALREADY_EXISTS = 36
 ADVICE = {
     17: "a topic's name has at most 249 letters, digits, dots, dashes and _",
@@ -106,6 +108,19 @@ class Topics:
     async def missing(self, names: Collection[str]) -> list[str]:
         """Those of the names that are no topics."""
         return sorted(set(names) - set(await self.partitions(names)))
+
+    async def group_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """What a group has committed on a topic, by partition; a partition without a place is missing."""
+        for left in reversed(range(_COORDINATOR_TRIES)):
+            try:
+                found = await self._admin.list_consumer_group_offsets(group)
+                break
+            except KafkaError as error:
+                # The first question about any group lets the broker create the topic that holds the answer.
+                if not (error.retriable and left):
+                    raise ServiceUnavailable("kafka", f"the offsets of group {group!r} are unknown: {error}") from error
+                await asyncio.sleep(0.25)
+        return {tp.partition: at.offset for tp, at in found.items() if tp.topic == topic and at.offset >= 0}
 
     async def create(
         self, topics: Mapping[str, int], *, replicas: int = -1, config: Mapping[str, str] | None = None

@@ -5,6 +5,7 @@ A call that breaks says nothing about its outcome; that is for the caller to set
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
@@ -163,18 +164,21 @@ class Line:
 
 
 class Lines:
-    """A few lines shared by callers that wait for a free one."""
+    """A few lines shared by callers that wait for a free one, each served in the order in which they asked.
+
+    A line is handed on to whoever waits longest: one that was merely put down would be taken up again at once by the
+    task that had it, and under load those who wait would wait for ever.
+    """
 
     def __init__(self, connect: Connect, size: int, watch: Watch | None = None) -> None:
         self._all = [Line(connect, watch) for _ in range(size)]
-        self._free: asyncio.Queue[Line] = asyncio.Queue()
-        for line in self._all:
-            self._free.put_nowait(line)
+        self._free = list(self._all)
+        self._waiting: deque[asyncio.Future[Line]] = deque()
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[Line]:
         """A line of one's own for a while; waits for a free one as long as that takes."""
-        line = await self._free.get()
+        line = self._free.pop() if self._free else await self._wait()
         try:
             yield line
         except BaseException:
@@ -182,7 +186,26 @@ class Lines:
             line.drop()
             raise
         finally:
-            self._free.put_nowait(line)
+            self._hand_on(line)
+
+    async def _wait(self) -> Line:
+        turn: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                # Cancelled in the moment between being given the line and taking it.
+                self._hand_on(turn.result())
+            raise
+
+    def _hand_on(self, line: Line) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(line)
+                return
+        self._free.append(line)
 
     async def close(self) -> None:
         for line in self._all:

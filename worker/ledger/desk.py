@@ -19,10 +19,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(settings: DatabaseSettings) -> AsyncIterator[Desk]:
+async def open_desk(settings: DatabaseSettings, *, options: Mapping[str, str] = RARE) -> AsyncIterator[Desk]:
     """Open a desk at a ledger whose schema is up to date."""
     await refuse_stale_schema(settings)
-    line = Line(connector(settings, role="operator", options=RARE))
+    line = Line(connector(settings, role="operator", options=options))
     try:
         yield Desk(line, load_queries(settings.schema_name))
     finally:

@@ -1,6 +1,6 @@
 """Feeds: which partitions a group reads for which operations, where each began, and how far it has come."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -79,11 +79,7 @@ class Feeds:
     ) -> dict[int, dict[int, int]]:
         """Per partition and operation, the offset below which entries may be gone, by the feeds of any group."""
         id_ = None if topic_id is None else UUID(bytes=topic_id)
-        found: dict[int, dict[int, int]] = {}
-        for row in await self._fetch("forgotten", topic, sorted(operations), id_):
-            of_partition = found.setdefault(row["partition"], {})
-            of_partition[row["operation"]] = max(row["below"], of_partition.get(row["operation"], 0))
-        return found
+        return below(await self._fetch("forgotten", topic, sorted(operations), id_))
 
     async def standing(self, operation: int | None = None) -> list[Feed]:
         """Every feed, of one operation or of all, with its log time."""
@@ -92,6 +88,15 @@ class Feeds:
     async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         async with self._lines.take() as line:
             return await line.fetch(self._queries[name], *arguments)
+
+
+def below(rows: Iterable[asyncpg.Record]) -> dict[int, dict[int, int]]:
+    """Rows about what may be forgotten, by partition and operation."""
+    found: dict[int, dict[int, int]] = {}
+    for row in rows:
+        of_partition = found.setdefault(row["partition"], {})
+        of_partition[row["operation"]] = max(row["below"], of_partition.get(row["operation"], 0))
+    return found
 
 
 def read_feed(row: asyncpg.Record) -> Feed:

@@ -44,6 +44,17 @@ class ParkingLot:
             moved_on |= await self._repeat("park_broke", partial(self._park, parkings=portion))
         return moved_on
 
+    async def keep(self, tx: Connection, parkings: Sequence[Parking]) -> None:
+        """Park records that have no entry yet in a transaction of the caller's; one that is parked stays as it is."""
+        distinct = {p.place: p for p in parkings}
+        await self._insert(tx, [distinct[place] for place in sorted(distinct)])
+
+    async def under(self, topic: str, behind: int, most: int) -> list[Parked]:
+        """Records parked under a topic's name, in the order of their offsets, after one of them."""
+        async with self._lines.take() as line:
+            rows = await line.fetch(self._queries["parked_of_topic"], topic, behind, most)
+        return [read_parked(row) for row in rows]
+
     async def finish(self, places: Sequence[Place]) -> None:
         """Remove parked records that are finished, and let go of their entries."""
         places = sorted(places)
