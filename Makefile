@@ -13,8 +13,9 @@ ARGS ?=
 JOBS ?= 4
 CHAOS_SECONDS ?= 60
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	--no-emit-index-url --no-emit-find-links --quiet pyproject.toml --extra stack --group build
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links --quiet
+LOCK := $(COMPILE) pyproject.toml --extra stack --group build
 
 .PHONY: help demo test check chaos bench up down lock clean
 
@@ -47,6 +48,8 @@ down: $(VENV)/.ready ## stop the local stack
 lock: ## pin the dependencies anew (needs uv on PATH)
 	env -u PIP_FIND_LINKS $(LOCK) --group dev -o requirements-dev.lock
 	env -u PIP_FIND_LINKS $(LOCK) -c requirements-dev.lock -o requirements.lock
+	env -u PIP_FIND_LINKS $(COMPILE) pyproject.toml -c requirements-dev.lock -o deploy/image/runtime.lock
+	env -u PIP_FIND_LINKS $(COMPILE) --group build -c requirements-dev.lock -o deploy/image/build.lock
 
 clean: ## remove the virtual environment and caches of this folder
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
