@@ -17,7 +17,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 	--no-emit-index-url --no-emit-find-links --quiet
 LOCK := $(COMPILE) pyproject.toml --extra stack --group build
 
-.PHONY: help demo test check chaos bench up down lock clean
+.PHONY: help demo test check chaos bench up down image lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,6 +44,9 @@ up: $(VENV)/.ready ## start the local stack and leave it running
 
 down: $(VENV)/.ready ## stop the local stack
 	@$(BIN)/oncebox stack down $(ARGS)
+
+image: ## build the image without Docker and run it as its user, on a stand-in for its base (Debian, root, buildah)
+	@deploy/image/rehearse
 
 lock: ## pin the dependencies anew (needs uv on PATH)
 	env -u PIP_FIND_LINKS $(LOCK) --group dev -o requirements-dev.lock

@@ -10,7 +10,7 @@
 --
 --   worker    `oncebox run`, `sweep`: everything a claim needs; may not change tables, and may not act as an operator
 --   operator  all of that, and `keys`, `dlq`, `replay`, `jobs`, `feeds`, `pause`, `resume`, `skip`, each written to the audit
---   reader    looks, without payloads, results and the key of the filter; changes nothing
+--   reader    looks at tables and views with psql, without payloads, results and the key of the filter; changes nothing
 --
 -- Tables of your own that transactional handlers write need grants of your own.
 DO $grants$
@@ -52,7 +52,7 @@ BEGIN
     ('parked',               'SELECT, INSERT, UPDATE, DELETE', NULL,                     '{key,value,headers}'),
     ('history',              'SELECT, INSERT, DELETE',         NULL,                     '{body}'),
     ('feeds',                'SELECT, INSERT, UPDATE',         NULL,                     '{}'),
-    ('samples',              'SELECT, INSERT, DELETE',         NULL,                     '{}'),
+    ('samples',              'SELECT, INSERT, UPDATE, DELETE', NULL,                     '{}'),
     ('prunes',               'SELECT, INSERT, UPDATE',         NULL,                     '{}'),
     ('duties',               'SELECT, INSERT, UPDATE',         NULL,                     '{}'),
     ('migrations',           'SELECT',                         NULL,                     '{}'),
