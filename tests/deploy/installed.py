@@ -79,7 +79,7 @@ def _interpreter(place: Path) -> Path:
     base, name = Path(sys.base_prefix), f"python{sys.version_info.major}.{sys.version_info.minor}"
     if os.getuid() != 0 or all(folder.stat().st_mode & 0o001 for folder in (base, *base.parents)):
         return Path(sys.executable)
-    left_out = shutil.ignore_patterns("site-packages", "test", "tests", "config-*", "idlelib", "tkinter")
+    left_out = shutil.ignore_patterns("site-packages", "*.opt-?.pyc", "test", "tests", "config-*", "idlelib", "tkinter")
     shutil.copytree(base / "lib" / name, place / "lib" / name, ignore=left_out)
     (place / "bin").mkdir()
     shutil.copy2((base / "bin" / name).resolve(), place / "bin" / name)

@@ -15,10 +15,8 @@ from worker.settings import load_settings
 
 SCHEMAS = Path(__file__).parent / "schemas"
 OLDEST, NEWEST = "1.30", "1.37"
-EVERY_KIND = {
-    "ConfigMap", "CronJob", "Deployment", "Job", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "PrometheusRule",
-    "ScaledObject", "ServiceAccount", "TriggerAuthentication",
-}  # fmt: skip
+EVERY_KIND = {"ConfigMap", "CronJob", "Deployment", "Job", "NetworkPolicy", "Pod", "PodDisruptionBudget", "PodMonitor"}
+EVERY_KIND |= {"PrometheusRule", "ScaledObject", "ServiceAccount", "TriggerAuthentication"}
 
 
 @pytest.mark.parametrize("values", ["minimal", "full"])
@@ -51,19 +49,20 @@ def test_a_field_that_the_operators_do_not_know_would_be_found() -> None:
 
 def test_one_kind_per_template_and_every_kind_with_everything_on() -> None:
     assert {manifest["kind"] for manifest in rendered()} == EVERY_KIND
-    for template in (CHART / "templates").glob("*.yaml"):
+    for template in (CHART / "templates").rglob("*.yaml"):
         kinds = [line for line in template.read_text().splitlines() if line.startswith("kind: ")]
         assert len(kinds) == 1, template.name
 
 
 def test_a_release_holds_no_more_than_was_asked_for() -> None:
     kinds = sorted(manifest["kind"] for manifest in rendered(values="minimal"))
-    assert kinds == ["ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "ServiceAccount"]
+    assert kinds == ["ConfigMap", "Deployment", "Job", "Pod", "PodDisruptionBudget", "ServiceAccount"]
 
 
 def test_pods_run_as_nobody_on_a_file_system_they_cannot_write() -> None:
     pods = [
         worker(),
+        only("Pod")["spec"],
         only("Job")["spec"]["template"]["spec"],
         only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"],
     ]
@@ -176,7 +175,7 @@ def test_selectors_meet_the_workers_and_nothing_else_of_the_release() -> None:
         return bool(selector.items() <= manifest["metadata"]["labels"].items())
 
     workers = only("Deployment")["spec"]["template"]
-    others = [only("Job")["spec"]["template"], only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]]
+    others = [only("Pod"), only("Job")["spec"]["template"], only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]]
     selectors = [
         only("Deployment")["spec"]["selector"],
         only("PodMonitor")["spec"]["selector"],

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.folder import DEPLOY, run
+from tests.deploy.folder import DEPLOY, ROOT, run
 from tests.deploy.prometheus import program
 
 RULES = DEPLOY / "prometheus/rules.yml"
@@ -67,3 +67,11 @@ def test_the_runbook_names_commands_and_settings_that_are_promised() -> None:
     assert set(re.findall(r"`oncebox (\w+)", text)) <= verbs
     known = {variable for setting in all_settings(()) for variable in setting.variables}
     assert set(re.findall(r"\b(?:ONCEBOX|KAFKA)_[A-Z_]+\b", text)) <= known
+
+
+def test_the_runbook_names_log_lines_that_are_written() -> None:
+    named = set(re.findall(r"\blog(?: names the entry)? \(`(\w+)`", (DEPLOY / "runbook.md").read_text()))
+    named |= set(re.findall(r"\(`(\w+_\w+)`\)", (DEPLOY / "runbook.md").read_text()))
+    code = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
+    assert named
+    assert {name for name in named if f'"{name}"' not in code} == set()
