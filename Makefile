@@ -13,10 +13,11 @@ ARGS ?=
 JOBS ?= 4
 CHAOS_SECONDS ?= 60
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	--no-emit-index-url --no-emit-find-links --quiet pyproject.toml --extra stack --group build
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links --quiet
+LOCK := $(COMPILE) pyproject.toml --extra stack --group build
 
-.PHONY: help demo test check chaos bench up down lock clean
+.PHONY: help demo test check chaos bench up down image lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,9 +45,14 @@ up: $(VENV)/.ready ## start the local stack and leave it running
 down: $(VENV)/.ready ## stop the local stack
 	@$(BIN)/oncebox stack down $(ARGS)
 
+image: ## build the image without Docker and run it as its user, on a stand-in for its base (Debian, root, buildah)
+	@deploy/image/rehearse
+
 lock: ## pin the dependencies anew (needs uv on PATH)
 	env -u PIP_FIND_LINKS $(LOCK) --group dev -o requirements-dev.lock
 	env -u PIP_FIND_LINKS $(LOCK) -c requirements-dev.lock -o requirements.lock
+	env -u PIP_FIND_LINKS $(COMPILE) pyproject.toml -c requirements-dev.lock -o deploy/image/runtime.lock
+	env -u PIP_FIND_LINKS $(COMPILE) --group build -c requirements-dev.lock -o deploy/image/build.lock
 
 clean: ## remove the virtual environment and caches of this folder
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
