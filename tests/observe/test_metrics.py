@@ -10,6 +10,7 @@ from tests.engine.load import message
 from tests.engine.site import Site
 from tests.observe.scraping import OPENMETRICS, Scraped
 from tests.stack.client import Sent
+from tests.waiting import eventually
 from worker import Context, Effect, NotExecuted, Registry, Reject, Retries
 from worker.observe.table import METRICS, Metric
 
@@ -56,6 +57,8 @@ async def test_what_a_worker_did_is_counted_under_the_names_of_the_table(
         site.produce(topic, [Sent(message("again", act="retry")), Sent(message("doubt", act="doubt"))])
         site.produce(topic, [b"no json", b"{}"])
         await site.drained(topic)
+        # Figures of the database are looked up every second: those of the first sample come with the next look.
+        await eventually(lambda: _has_data(port(), "oncebox_feed_behind_seconds"), 20, "feeds are not shown", every=0.2)
         scraped = await asyncio.to_thread(Scraped, port())
         openly = await asyncio.to_thread(Scraped, port(), OPENMETRICS)
 
@@ -82,6 +85,11 @@ async def test_what_a_worker_did_is_counted_under_the_names_of_the_table(
     assert scraped.value("oncebox_sessions_alive", role="run") >= 1
     assert {family.name for family in scraped.families if family.samples} == {_text_name(metric) for metric in METRICS}
     assert {family.name for family in openly.families} == {metric.family for metric in METRICS}
+
+
+async def _has_data(port: int, name: str) -> bool:
+    scraped = await asyncio.to_thread(Scraped, port)
+    return any(family.samples for family in scraped.families if family.name == name)
 
 
 def _text_name(metric: Metric) -> str:
