@@ -110,10 +110,14 @@ async def test_a_worker_without_partitions_is_ready_when_the_group_has_placed_it
     workers = [await Probed.spawn(site), await Probed.spawn(site)]
     for worker in workers:
         await worker.until_ready()
-    counts = [
-        (await asyncio.to_thread(Scraped, worker.port)).value("oncebox_partitions_assigned") for worker in workers
-    ]
-    assert sorted(counts) == [0, 1]
+
+    async def placed() -> bool:
+        scrapes = [await asyncio.to_thread(Scraped, worker.port) for worker in workers]
+        return sorted(scraped.value("oncebox_partitions_assigned") for scraped in scrapes) == [0, 1]
+
+    await eventually(placed, 20, "the partition is nobody's", every=0.2)
+    for worker in workers:
+        await worker.until_ready()
 
 
 async def test_told_to_stop_it_is_unready_at_once_drains_and_exits_with_0(site: Site) -> None:

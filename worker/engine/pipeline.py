@@ -159,7 +159,7 @@ class Pipeline:
         if not self._strands.enter(item):
             return False
         item.stage = _OFFERED
-        return not (item.route.circuit.open and self.holds(item))
+        return not ((self._ordered or item.route.circuit.open) and self.holds(item))
 
     def _refuse(self, item: Item, refused: Refused) -> bool:
         item.stage = Stage.ENDED
