@@ -53,6 +53,7 @@ lock: ## pin the dependencies anew (needs uv on PATH)
 	env -u PIP_FIND_LINKS $(LOCK) -c requirements-dev.lock -o requirements.lock
 	env -u PIP_FIND_LINKS $(COMPILE) pyproject.toml -c requirements-dev.lock -o deploy/image/runtime.lock
 	env -u PIP_FIND_LINKS $(COMPILE) --group build -c requirements-dev.lock -o deploy/image/build.lock
+	env -u PIP_FIND_LINKS $(COMPILE) --group bench -c requirements-dev.lock -o requirements-bench.lock
 
 clean: ## remove the virtual environment and caches of this folder
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
