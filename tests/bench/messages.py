@@ -24,11 +24,11 @@ class Order(BaseModel):
 
 
 class Waiting(BaseModel):
-    """An order whose handler waits for something outside; its number counts within its line."""
+    """An order whose handler waits for something outside; its place is within its line."""
 
     id: str
     line: int
-    number: int
+    place: int
     seconds: float
 
 
@@ -65,7 +65,7 @@ def waiting(run: str, count: int, lines: int) -> Iterator[Sent]:
     """Orders of so many Kafka keys in one partition."""
     for number, (line, place, seconds) in enumerate(waits(count, lines)):
         key = f"{prefix(run)}{number:08}"
-        fields = {"line": line, "number": place, "seconds": seconds}
+        fields = {"line": line, "place": place, "seconds": seconds}
         yield _sent(key, number, kafka_key=f"line-{line}", partition=0, **fields)
 
 

@@ -5,11 +5,10 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.bench import messages
-from tests.stack import client
 from tests.stack.client import Sent
 from worker.stack import Stack
 
@@ -49,7 +48,9 @@ class Topics:
 
     def waiting(self, count: int, lines: int) -> Topic:
         """Orders of so many Kafka keys in one partition."""
-        return self._filled(f"waiting-{count}-{lines}", messages.waiting(self.run, count, lines), Topic("", count, count, 1))
+        return self._filled(
+            f"waiting-{count}-{lines}", messages.waiting(self.run, count, lines), Topic("", count, count, 1)
+        )
 
     def empty(self, what: str, count: int) -> Topic:
         """A topic of its own for each call, into which so many messages will be sent."""
@@ -61,7 +62,7 @@ class Topics:
             self._stack.create_topics({name: topic.partitions})
             self._made[what] = Topic(name, topic.messages, topic.keys, topic.partitions)
             self._say(f"filling {name}")
-            client.produce(self.bootstrap, name, records)
+            _produce(self.bootstrap, name, records)
         return self._made[what]
 
     def committed(self, group: str, topic: Topic) -> int:
@@ -90,3 +91,17 @@ def open_topics(stack: Stack, settings: Mapping[str, str], say: Callable[[str], 
         yield topics
     finally:
         topics.remove()
+
+
+def _produce(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
+    """Write the records; a full queue waits."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "batch.num.messages": 2000})
+    for one in records:
+        while True:
+            try:
+                producer.produce(topic, one.value, one.key, partition=one.partition, headers=list(one.headers))
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(60)
+    assert not left, f"{left} records were not acknowledged"

@@ -116,8 +116,14 @@ class Track:
             if any(codes) or any(line != b"began\n" for line in began) or not all(said):
                 log.seek(0)
                 tail = log.read().decode(errors="replace").splitlines()[-15:]
-                raise Wrong("\n".join([f"{run.contender.name}, {run.workload} ended with {codes}, said {began} {said}", *tail]))
-        return [json.loads(line) for line in said], {name: after[name] - before[name] for name in before}, memory.samples
+                raise Wrong(
+                    "\n".join([f"{run.contender.name}, {run.workload} ended with {codes}, said {began} {said}", *tail])
+                )
+        return (
+            [json.loads(line) for line in said],
+            {name: after[name] - before[name] for name in before},
+            memory.samples,
+        )
 
     @contextlib.contextmanager
     def _process(self, run: Run, job: Job, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:

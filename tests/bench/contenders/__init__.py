@@ -109,7 +109,7 @@ DBOS = Contender(
     "dbos",
     "a dbos workflow per message, named by its key, on aiokafka, 32 in flight, pool of 20",
     ("dbos_workflows",),
-    "offset handling and order per key (the caller's loop), payload check; it is built for long workflows, not for this",
+    "offset handling and order per key (the caller's loop), payload check; made for long workflows, not for this",
     "SELECT count(*) FROM \"{schema}\".workflow_status WHERE status = 'SUCCESS'",
     slow=True,
     needs="dbos",
@@ -133,8 +133,8 @@ RECORDED = Contender(
     "a transactional handler with one INSERT, 16 connections",
     ("ours", "recorded"),
     "nothing: effect and completion commit together",
-    'SELECT count(DISTINCT o.id) FROM "{schema}".entries e JOIN "{schema}".orders o ON o.id = convert_from(e.key, \'UTF8\')'
-    " WHERE e.state = 2",
+    'SELECT count(DISTINCT o.id) FROM "{schema}".entries e'
+    " JOIN \"{schema}\".orders o ON o.id = convert_from(e.key, 'UTF8') WHERE e.state = 2",
 )
 INSERTING = Contender(
     "inserting",

@@ -46,7 +46,7 @@ class Waited:
 
         async def wait(order: Waiting) -> None:
             self.calls += 1
-            self.disorder += order.number != expected[order.line]
+            self.disorder += order.place != expected[order.line]
             expected[order.line] += 1
             await asyncio.sleep(order.seconds)
 

@@ -17,7 +17,7 @@ IN_FLIGHT = 32
 
 def dedup_id(record: Any) -> str:
     """The same key as everyone's; idemkit's own preset would take the record's position."""
-    return next(value for name, value in record.headers if name == HEADER).decode()
+    return str(next(value for name, value in record.headers if name == HEADER), "utf-8")
 
 
 async def work(job: Job, watch: Stopwatch) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.bench.contenders.handlers import HANDLINGS, Arrived, Waited
 from tests.bench.job import Job
+from tests.bench.profile import SampledStopwatch, as_text
+from tests.bench.sampler import Sampler
 from tests.bench.stopwatch import Stopwatch
 from worker.app import run
 from worker.engine.worker import Worker
@@ -36,14 +38,8 @@ class Reading:
         self.records = 0
         self._watch = watch
         self._completed = completed
-        self._whole = [getattr(owner, name) for owner, name in _PATCHED]
-        for (owner, name), whole in zip(_PATCHED, self._whole, strict=True):
-            setattr(owner, name, getattr(self, f"_{name}")(whole))
-
-    def restore(self) -> None:
-        """Leave the adapters as they were, for whoever runs another worker in this process."""
-        for (owner, name), whole in zip(_PATCHED, self._whole, strict=True):
-            setattr(owner, name, whole)
+        for owner, name in _PATCHED:
+            setattr(owner, name, getattr(self, f"_{name}")(getattr(owner, name)))
 
     def assigned(self, lanes: Sequence[Lane]) -> None:
         self._watch.start()
@@ -113,7 +109,8 @@ class GatedReading(Reading):
 
 def main() -> None:
     job = Job.from_environment()
-    watch = Stopwatch(job.limit)
+    sampler = Sampler() if "profile" in job.options else None
+    watch = Stopwatch(job.limit) if sampler is None else SampledStopwatch(job.limit, sampler)
     handling = HANDLINGS[sys.argv[1]](job)
     arrived = handling if isinstance(handling, Arrived) else None
     if "gate" in job.options:
@@ -124,6 +121,9 @@ def main() -> None:
     found: dict[str, Any] = {"messages": reading.records, "calls": handling.calls}
     if arrived is not None:
         found["latencies_ms"] = arrived.latencies_ms
+    if sampler is not None:
+        sampler.stop()
+        found["profile"] = as_text(sampler, reading.records, job.options["profile"])
     if isinstance(handling, Waited):
         found["disorder"] = handling.disorder
     watch.tell(**found)

@@ -23,8 +23,8 @@ async def work(job: Job, watch: Stopwatch) -> None:
 
     watch.start()
     async with asyncio.TaskGroup() as group:
-        for line in lines.values():
-            group.create_task(one_after_another(line))
+        for each in lines.values():
+            group.create_task(one_after_another(each))
     watch.lap()
 
 

@@ -1,4 +1,4 @@
-"""What everyone who consumes message by message has to write: some in flight, offsets only below the first unfinished."""
+"""What everyone writes who consumes message by message: some in flight, offsets only below the first unfinished."""
 
 import asyncio
 from collections import deque

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.bench.stage import Size, Stage
-from tests.bench.workloads import backlog, latency, mixed, processes, rates, rows, transactional, waits
+from tests.bench.workloads import backlog, latency, mixed, processes, profiled, rates, rows, transactional, waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,22 @@ WORKLOADS = (
         rates.play,
     ),
     Workload("c", {"c": "30 % duplicates, mixed"}, mixed.play, lambda size: min(size.rounds, 3)),
-    Workload("d", {"d": "handlers that wait 0-5 ms, one partition, by number of Kafka keys"}, waits.play, lambda size: (size.rounds + 1) // 2),
+    Workload(
+        "d",
+        {"d": "handlers that wait 0-5 ms, one partition, by number of Kafka keys"},
+        waits.play,
+        lambda size: (size.rounds + 1) // 2,
+    ),
     Workload("e", {"e": "transactional handler with one INSERT"}, transactional.play),
-    Workload("f", {"f": "50 messages per second: latency from produce to completed"}, latency.play, lambda size: (size.rounds + 1) // 2),
+    Workload(
+        "f",
+        {"f": "50 messages per second: latency from produce to completed"},
+        latency.play,
+        lambda size: (size.rounds + 1) // 2,
+    ),
     Workload("g", {"g": "a drained backlog: memory over time"}, backlog.play, lambda size: 1),
     Workload("h", {"h": "the same as (a), by rows already in the table"}, rows.play, lambda size: min(size.rounds, 3)),
     Workload("i", {"i": "one and two worker processes"}, processes.play, lambda size: min(size.rounds, 3)),
+    Workload("p", {"p": "a profile of the worker"}, profiled.play, lambda size: 1),
 )
 TITLES = {letter: title for workload in WORKLOADS for letter, title in workload.titles.items()}

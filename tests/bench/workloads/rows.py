@@ -9,7 +9,8 @@ from tests.bench.track import Run
 # Only those of this run: the table keeps what earlier rounds did.
 OWN = replace(
     ONCEBOX,
-    completed='SELECT count(*) FROM "{schema}".entries WHERE state = 2 AND operation = (SELECT max(id) FROM "{schema}".operations)',
+    completed='SELECT count(*) FROM "{schema}".entries WHERE state = 2'
+    ' AND operation = (SELECT max(id) FROM "{schema}".operations)',
 )
 
 

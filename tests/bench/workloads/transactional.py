@@ -10,5 +10,7 @@ def play(stage: Stage, number: int) -> None:
     for contender in turned((RECORDED, INSERTING), number):
         calls = topic.messages if contender is RECORDED else None
         with stage.track.database.schema_for(contender) as schema:
-            run = Run(contender, "e", number, topic, schema, calls=calls, completed=topic.keys, committed=topic.messages)
+            run = Run(
+                contender, "e", number, topic, schema, calls=calls, completed=topic.keys, committed=topic.messages
+            )
             stage.track.measure(run)
