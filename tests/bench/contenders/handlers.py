@@ -10,7 +10,6 @@ from tests.bench.job import Job
 from tests.bench.messages import HEADER, Order, Timed, Waiting
 from worker import Registry, Transaction, field, header
 from worker.rules.identity import Identity
-from worker.rules.writes import Done
 
 
 class Handling(Protocol):
@@ -84,10 +83,10 @@ class Arrived:
 
         self.registry.handler(job.topic, scope="payments", key=field("id"))(arrive)
 
-    def completed(self, done: Iterable[Done]) -> None:
+    def completed(self, ids: Iterable[bytes]) -> None:
         """Postgres has acknowledged these completions just now."""
         now = time.monotonic()
-        self.latencies_ms += [(now - self._sent.pop(one.id)) * 1e3 for one in done]
+        self.latencies_ms += [(now - self._sent.pop(id_)) * 1e3 for id_ in ids]
 
 
 HANDLINGS: dict[str, Callable[[Job], Handling]] = {

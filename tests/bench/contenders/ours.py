@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from worker.ledger.finals import Finals
 from worker.ledger.transactions import Transactions
 from worker.rules.lanes import Lane
 from worker.rules.record import Record
-from worker.rules.writes import Done
 from worker.settings import load_settings
 
 _PATCHED = (
@@ -34,7 +33,7 @@ _PATCHED = (
 class Reading:
     """Starts the clock at the assignment and stops it at the ledger's last answer; a few steps per batch, no more."""
 
-    def __init__(self, watch: Stopwatch, completed: Callable[[Sequence[Done]], None] | None = None) -> None:
+    def __init__(self, watch: Stopwatch, completed: Callable[[Iterable[bytes]], None] | None = None) -> None:
         self.records = 0
         self._watch = watch
         self._completed = completed
@@ -71,11 +70,11 @@ class Reading:
     _run = _claim
 
     def _complete(self, whole: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def complete(finals: Finals, done: Sequence[Done]) -> Any:
+        async def complete(finals: Finals, done: Sequence[Any]) -> Any:
             answer = await whole(finals, done)
             self._watch.lap()
             if self._completed is not None:
-                self._completed(done)
+                self._completed(one.id for one in done)
             return answer
 
         return complete
