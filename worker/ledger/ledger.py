@@ -23,6 +23,7 @@ from worker.ledger.sessions import Session
 from worker.ledger.settling import Settling
 from worker.ledger.survey import Survey
 from worker.ledger.transactions import Transactions
+from worker.rules.claims import Kind
 from worker.rules.handlers import Handler
 from worker.settings import DatabaseSettings
 
@@ -85,14 +86,17 @@ class PostgresLedger:
         self.transactions = Transactions(self._user, queries, self.fences)
 
     async def open(self) -> None:
-        """Check the schema and open the session."""
+        """Check the schema, open the session, and the connections that claims will need."""
         await refuse_stale_schema(self._settings)
         await self.session.open()
+        await self._hot.open(self.queries["claim"], self.queries["look_up"], self.queries["complete"])
 
     async def register(
         self, handlers: Sequence[Handler], *, group: str, identities: Mapping[str, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Numbers of operations and of topics."""
+        """Numbers of operations and of topics; what transactional handlers will need is opened ahead."""
+        if any(handler.kind is Kind.TRANSACTIONAL for handler in handlers):
+            await self._user.open(self.queries["complete"])
         topics = {topic for handler in handlers for topic in handler.topics}
         async with self._rare.take() as line:
             operations = await register(line, self.queries, handlers, group=group, identities=identities)
