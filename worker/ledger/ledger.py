@@ -96,7 +96,7 @@ class PostgresLedger:
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Numbers of operations and of topics; what transactional handlers will need is opened ahead."""
         if any(handler.kind is Kind.TRANSACTIONAL for handler in handlers):
-            await self._user.open(self.queries["complete"])
+            await self._user.open(self.queries["complete_one"])
         topics = {topic for handler in handlers for topic in handler.topics}
         async with self._rare.take() as line:
             operations = await register(line, self.queries, handlers, group=group, identities=identities)
