@@ -47,21 +47,23 @@ class Tuned:
 
     async def treat(self, record: Any) -> None:
         order = Order.model_validate_json(record.value)
-        if await self._first(order.id):
+        if await self.first(order.id):
             await self.handle(order)
-            await self._complete(order.id)
+            await self.complete(order.id)
 
     async def handle(self, order: Order) -> None:
         self.calls += 1
 
-    async def _first(self, key: str) -> bool:
+    async def first(self, key: str) -> bool:
+        """Claim the key; whether nobody had it."""
         claim, complete = await self._free.get()
         try:
             return await claim.fetchval(key) is not None
         finally:
             self._free.put_nowait((claim, complete))
 
-    async def _complete(self, key: str) -> None:
+    async def complete(self, key: str) -> None:
+        """Remember that the work is done."""
         claim, complete = await self._free.get()
         try:
             await complete.fetchval(key, b"")
