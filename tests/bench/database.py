@@ -40,9 +40,9 @@ class Database:
         finally:
             asyncio.run(self._drop(name))
 
-    def settle(self) -> None:
-        """Write what earlier runs left to write."""
-        asyncio.run(self._settle())
+    def settle(self, schema: str) -> None:
+        """Let the server do now what earlier runs left it to do: it would do it, and be charged, during the next."""
+        asyncio.run(self._settle(schema))
 
     def complete_rest(self, schema: str, prefix: str, messages: int) -> None:
         """Complete, in the simple table, the keys that a slow contender was not asked to work through."""
@@ -67,9 +67,7 @@ class Database:
             await connection.execute(ORDERS.format(schema=name))
             for first in range(0, rows, _ROWS_AT_ONCE):
                 await connection.execute(_ROWS.format(schema=name), first, min(rows, first + _ROWS_AT_ONCE))
-            if rows:
-                await connection.execute(f'VACUUM ANALYZE "{name}".entries')
-        await self._settle()
+        await self._settle(name if rows else None)
 
     async def _complete_rest(self, schema: str, prefix: str, messages: int) -> None:
         async with self._connection() as connection:
@@ -80,10 +78,11 @@ class Database:
                 prefix,
                 messages,
             )
-        await self._settle()
 
-    async def _settle(self) -> None:
+    async def _settle(self, schema: str | None) -> None:
         async with self._connection() as connection:
+            for (table,) in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema):
+                await connection.execute(f'VACUUM ANALYZE "{schema}"."{table}"')
             with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
                 await connection.execute("CHECKPOINT")
 

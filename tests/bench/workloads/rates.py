@@ -49,4 +49,5 @@ def _compete(stage: Stage, contender: Contender, schema: str, number: int) -> No
         again = replace(again, topic=topic, completed=topic.messages, committed=topic.messages)
     if contender is ONCEBOX_REDIS:
         track.measure(replace(again, case="filling"))
+    track.database.settle(schema)
     track.measure(again)

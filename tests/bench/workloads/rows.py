@@ -19,7 +19,7 @@ def play(stage: Stage, number: int) -> None:
     done = topic.messages
     with stage.track.database.schema_for(ONCEBOX) as empty:
         for rows, schema in {0: empty, **{rows: stage.table(rows) for rows in stage.size.rows}}.items():
-            stage.track.database.settle()
+            stage.track.database.settle(schema)
             run = Run(OWN, "h", number, topic, schema, case=f"{rows:,} rows")
             # The operation is part of the identity: under another name the same messages are new.
             run = replace(run, options={"operation": f"place-{number}"}, calls=done, completed=done, committed=done)
