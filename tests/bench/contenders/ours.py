@@ -13,6 +13,7 @@ from tests.bench.sampler import Sampler
 from tests.bench.stopwatch import Stopwatch
 from worker.app import run
 from worker.engine.worker import Worker
+from worker.filter.filter import Filter
 from worker.kafka.consumer import Consumer
 from worker.ledger.claims import Claims
 from worker.ledger.finals import Finals
@@ -27,11 +28,12 @@ _PATCHED = (
     (Claims, "claim"),
     (Finals, "complete"),
     (Transactions, "run"),
+    (Filter, "look_up"),
 )
 
 
 class Reading:
-    """Starts the clock at the assignment and stops it at the ledger's last answer; a few steps per batch, no more."""
+    """Starts the clock at the assignment and stops it at the last answer of ledger or filter; a few steps per batch, no more."""
 
     def __init__(self, watch: Stopwatch, completed: Callable[[Iterable[bytes]], None] | None = None) -> None:
         self.records = 0
@@ -67,7 +69,7 @@ class Reading:
 
         return answered
 
-    _run = _claim
+    _run = _look_up = _claim
 
     def _complete(self, whole: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def complete(finals: Finals, done: Sequence[Any]) -> Any:
