@@ -33,7 +33,7 @@ _PATCHED = (
 
 
 class Reading:
-    """Starts the clock at the assignment and stops it at the last answer of ledger or filter; a few steps per batch, no more."""
+    """Starts the clock at the assignment and stops it at the last answer of ledger or filter; little per batch."""
 
     def __init__(self, watch: Stopwatch, completed: Callable[[Iterable[bytes]], None] | None = None) -> None:
         self.records = 0
