@@ -7,7 +7,8 @@ from worker.settings import DatabaseSettings
 
 async def test_claims_find_their_connections_open(open_ledger: OpenLedger, ledger_schema: Schema) -> None:
     role = f"opening {ledger_schema.name}"
-    await open_ledger(role=role, limits={"hot_connections": 3})
+    ledger = await open_ledger(role=role, limits={"hot_connections": 3})
+    await ledger.register((), group="g", identities={})
     query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
     assert await ledger_schema.value(query, f"oncebox {role}") == 3
 

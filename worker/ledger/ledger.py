@@ -86,15 +86,15 @@ class PostgresLedger:
         self.transactions = Transactions(self._user, queries, self.fences)
 
     async def open(self) -> None:
-        """Check the schema, open the session, and the connections that claims will need."""
+        """Check the schema and open the session."""
         await refuse_stale_schema(self._settings)
         await self.session.open()
-        await self._hot.open(self.queries["claim"], self.queries["look_up"], self.queries["complete"])
 
     async def register(
         self, handlers: Sequence[Handler], *, group: str, identities: Mapping[str, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Numbers of operations and of topics; what transactional handlers will need is opened ahead."""
+        """Numbers of operations and of topics; the connections that claims and handlers will need are opened ahead."""
+        await self._hot.open(self.queries["claim"], self.queries["look_up"], self.queries["complete"])
         if any(handler.kind is Kind.TRANSACTIONAL for handler in handlers):
             await self._user.open(self.queries["complete_one"])
         topics = {topic for handler in handlers for topic in handler.topics}
