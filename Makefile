@@ -36,7 +36,7 @@ check: $(VENV)/.ready-dev ## ruff and mypy --strict
 chaos: $(VENV)/.ready-dev ## random faults on workers, Postgres and broker for a while (CHAOS_SECONDS=60, ONCEBOX_TEST_SEED=7)
 	@ONCEBOX_TEST_CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest tests/engine/test_chaos.py -s --timeout 0 $(ARGS)
 
-bench: $(VENV)/.ready-dev ## oncebox beside the raw loop and the per-message version, in one run (QUICK=1)
+bench: $(VENV)/.ready-bench ## oncebox beside what people would write instead, in one run (QUICK=1, ARGS="--only a,d"); report in bench-report/
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
 
 up: $(VENV)/.ready ## start the local stack and leave it running
@@ -53,9 +53,10 @@ lock: ## pin the dependencies anew (needs uv on PATH)
 	env -u PIP_FIND_LINKS $(LOCK) -c requirements-dev.lock -o requirements.lock
 	env -u PIP_FIND_LINKS $(COMPILE) pyproject.toml -c requirements-dev.lock -o deploy/image/runtime.lock
 	env -u PIP_FIND_LINKS $(COMPILE) --group build -c requirements-dev.lock -o deploy/image/build.lock
+	env -u PIP_FIND_LINKS $(COMPILE) --group bench -c requirements-dev.lock -o requirements-bench.lock
 
 clean: ## remove the virtual environment and caches of this folder
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-report dist build
 
 $(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo 'oncebox needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3' >&2; exit 78; }
@@ -72,4 +73,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml $(VENV)/.created
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	@echo 'installing the pinned packages for tests and checks (once)'
 	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.ready-bench: requirements-bench.lock $(VENV)/.ready-dev
+	@echo 'installing the pinned packages of the benchmark (once)'
+	@$(PIP) install --quiet --require-hashes -r requirements-bench.lock
 	@touch $@

@@ -8,15 +8,20 @@ from typing import Any
 
 import asyncpg
 
-from tests.bench.contenders import Contender
+from tests.bench.contenders import ENTRIES, Contender
+from tests.bench.contenders.inserting import TABLE as ORDERS
 from worker.ledger.migrate import migrate
 from worker.settings import load_settings
 
-_TABLE = """
-CREATE TABLE "{schema}".processed (
-  key text PRIMARY KEY, status smallint NOT NULL, result bytea, at timestamptz NOT NULL DEFAULT now()
-)
+# Entries of another operation, as a worker leaves them: results of a few bytes, keys of twenty.
+_ROWS = """
+INSERT INTO "{schema}".entries (fence, expires_at, source_offset, operation, source_topic, source_partition, state,
+                                kind, result_status, content_type, format, id, fingerprint, key, result)
+SELECT n / 500, clock_timestamp() + interval '7 days', n, 0, 0, n % 8, 2, 1, 1, 1, 1, gen_random_uuid(),
+       sha256(int8send(n)), convert_to('old-' || lpad(n::text, 16, '0'), 'UTF8'), '\\x7b7d'
+  FROM generate_series($1::bigint, $2::bigint - 1) n
 """
+_ROWS_AT_ONCE = 500_000
 
 
 class Database:
@@ -26,14 +31,18 @@ class Database:
         self.url = url
 
     @contextlib.contextmanager
-    def schema_for(self, contender: Contender) -> Iterator[str]:
-        """A fresh schema with what the contender needs; what earlier runs left to write is written before."""
+    def schema_for(self, contender: Contender, *, rows: int = 0) -> Iterator[str]:
+        """A fresh schema; what earlier runs left to write is written before. Ours has its tables, and old entries."""
         name = f"bench_{secrets.token_hex(4)}"
         try:
-            asyncio.run(self._make(name, contender))
+            asyncio.run(self._make(name, contender, rows))
             yield name
         finally:
             asyncio.run(self._drop(name))
+
+    def settle(self, schema: str) -> None:
+        """Let the server do now what earlier runs left it to do: it would do it, and be charged, during the next."""
+        asyncio.run(self._settle(schema))
 
     def complete_rest(self, schema: str, prefix: str, messages: int) -> None:
         """Complete, in the simple table, the keys that a slow contender was not asked to work through."""
@@ -41,26 +50,24 @@ class Database:
 
     def completed(self, schema: str, contender: Contender) -> int:
         """How many keys the contender has completed, by its own table."""
-        query = {
-            "entries": f'SELECT count(*) FROM "{schema}".entries WHERE state = 2',
-            "processed": f'SELECT count(*) FROM "{schema}".processed WHERE status = 2',
-            "nothing": "SELECT 0",
-        }[contender.remembers]
-        return int(asyncio.run(self._value(query)))
+        if contender.completed is None:
+            return 0
+        return int(asyncio.run(self._value(contender.completed.format(schema=schema))))
 
     def settings(self) -> dict[str, str]:
         """What of the server's configuration decides the numbers."""
         names = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "max_wal_size")
         return {name: str(asyncio.run(self._value(f"SHOW {name}"))) for name in names}
 
-    async def _make(self, name: str, contender: Contender) -> None:
-        if contender.remembers == "entries":
+    async def _make(self, name: str, contender: Contender, rows: int) -> None:
+        if contender.completed == ENTRIES or contender.command[0] == "ours":
             await migrate(load_settings(environ={"DATABASE_URL": self.url, "ONCEBOX_SCHEMA": name}).database)
         async with self._connection() as connection:
-            if contender.remembers == "processed":
-                await connection.execute(f'CREATE SCHEMA "{name}"')
-                await connection.execute(_TABLE.format(schema=name))
-            await self._settle(connection)
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
+            await connection.execute(ORDERS.format(schema=name))
+            for first in range(0, rows, _ROWS_AT_ONCE):
+                await connection.execute(_ROWS.format(schema=name), first, min(rows, first + _ROWS_AT_ONCE))
+        await self._settle(name if rows else None)
 
     async def _complete_rest(self, schema: str, prefix: str, messages: int) -> None:
         async with self._connection() as connection:
@@ -71,11 +78,13 @@ class Database:
                 prefix,
                 messages,
             )
-            await self._settle(connection)
 
-    async def _settle(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-        with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
-            await connection.execute("CHECKPOINT")
+    async def _settle(self, schema: str | None) -> None:
+        async with self._connection() as connection:
+            for (table,) in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema):
+                await connection.execute(f'VACUUM ANALYZE "{schema}"."{table}"')
+            with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
+                await connection.execute("CHECKPOINT")
 
     async def _drop(self, name: str) -> None:
         async with self._connection() as connection:

@@ -1,9 +1,10 @@
 """What one contender is asked to do, handed to its process by environment: passwords never show in a process list."""
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class Job:
     group: str
     schema: str
     limit: int  # seconds after which the process ends itself
+    options: Mapping[str, Any] = field(default_factory=dict)  # what only some workloads need
 
     def environment(self) -> Mapping[str, str]:
         return {
@@ -23,6 +25,7 @@ class Job:
             "ONCEBOX_BENCH_TOPIC": self.topic,
             "ONCEBOX_BENCH_MESSAGES": str(self.messages),
             "ONCEBOX_BENCH_LIMIT": str(self.limit),
+            "ONCEBOX_BENCH_OPTIONS": json.dumps(dict(self.options)),
             # Any free port: a worker of somebody else may have the usual one.
             "ONCEBOX_HTTP_PORT": "0",
         }
@@ -35,4 +38,5 @@ class Job:
             group=os.environ["ONCEBOX_GROUP"],
             schema=os.environ["ONCEBOX_SCHEMA"],
             limit=int(os.environ["ONCEBOX_BENCH_LIMIT"]),
+            options=json.loads(os.environ["ONCEBOX_BENCH_OPTIONS"]),
         )

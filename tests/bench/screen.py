@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a line per run elsewhere."""
+"""Progress on standard error: a line per run, and on a terminal a bar."""
 
 import sys
 from types import TracebackType
@@ -26,9 +26,8 @@ class Screen:
     def now(self, text: str) -> None:
         self._bar.update(self._task, description=text)
 
-    def done(self, text: str) -> None:
+    def done(self) -> None:
         self._bar.advance(self._task)
-        self.say(text)
 
     def __enter__(self) -> Self:
         self._bar.start()

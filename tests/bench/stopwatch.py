@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 
 class Stopwatch:
@@ -15,6 +16,10 @@ class Stopwatch:
     def __init__(self, limit: int) -> None:
         # The kernel keeps this promise also when the event loop hangs or the parent was killed.
         signal.alarm(limit)
+        # What libraries print must not pass for our words.
+        self._out = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        self._said = False
         self._began: tuple[float, float] | None = None
         self._last = (0.0, 0.0)
 
@@ -22,29 +27,37 @@ class Stopwatch:
     def running(self) -> bool:
         return self._began is not None
 
+    def say_ready(self) -> None:
+        """Tell the parent that work can begin; later calls do nothing."""
+        if not self._said:
+            self._said = True
+            os.write(self._out, b"began\n")
+
     def start(self) -> None:
         """Partitions are assigned; later calls do nothing."""
         if self._began is None:
             self._began = self._last = _now()
-            os.write(sys.stdout.fileno(), b"began\n")
+            self.say_ready()
 
     def lap(self) -> None:
         """Something became durable; the last of these stops the clock."""
         self._last = _now()
 
     @property
-    def seconds(self) -> float:
-        return self._last[0] - self._start[0]
-
-    @property
     def cpu_seconds(self) -> float:
         """Of all threads of this process, in user and kernel mode."""
         return self._last[1] - self._start[1]
 
-    def tell(self, **counted: int) -> None:
-        """Say what it took and what was counted."""
-        found = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds, "rss_bytes": peak_rss(), **counted}
-        os.write(sys.stdout.fileno(), json.dumps(found).encode() + b"\n")
+    def tell(self, **counted: Any) -> None:
+        """Say what it took and what was counted; times are on the clock that all processes share."""
+        found = {
+            "began": self._start[0],
+            "ended": self._last[0],
+            "cpu_seconds": self.cpu_seconds,
+            "rss_bytes": peak_rss(),
+            **counted,
+        }
+        os.write(self._out, json.dumps(found).encode() + b"\n")
 
     @property
     def _start(self) -> tuple[float, float]:
@@ -53,7 +66,7 @@ class Stopwatch:
 
 
 def _now() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()
+    return time.monotonic(), time.process_time()
 
 
 def peak_rss() -> int:

@@ -3,9 +3,12 @@
 import pytest
 
 from tests.ledger.conftest import OpenLedger, Schema
-from tests.ledger.offers import done, failed, id_of, offers, released
+from tests.ledger.offers import done, failed, id_of, offers, ok, released
 from tests.waiting import eventually
 from worker.ledger.ledger import PostgresLedger
+from worker.rules.claims import Kind
+from worker.rules.context import Transaction
+from worker.rules.results import Result
 
 BATCH = 500
 # Past the switch to a generic plan, which comes after five executions.
@@ -92,3 +95,25 @@ async def test_completing_stays_a_heap_only_update(open_ledger: OpenLedger, ledg
     await report(ledger, ledger_schema, updates=BATCH)
     hot = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'entries'"
     assert await ledger_schema.value(hot, ledger_schema.name) == BATCH
+
+
+@pytest.mark.parametrize("rows", [0, 20_000], ids=["fresh table", "20k rows"])
+async def test_no_transactional_completion_reads_the_whole_table(
+    open_ledger: OpenLedger, ledger_schema: Schema, rows: int
+) -> None:
+    """Its connection has the planner's usual settings: the handler's own statements may need any of its plans."""
+    await ledger_schema.execute("ALTER TABLE oncebox.entries SET (autovacuum_enabled = false)")
+    await fill(ledger_schema, rows)
+    ledger = await open_ledger(limits={"hot_connections": 1, "transaction_connections": 1})
+    keys = [f"key {n}" for n in range(2 * ROUNDS)]
+    fence = (await ledger.claims.claim(offers(*keys, kind=Kind.TRANSACTIONAL))).fence
+    before = await scans(ledger_schema)
+
+    async def flushing(transaction: Transaction) -> Result:
+        await transaction.execute("SELECT pg_stat_force_next_flush()")
+        return ok()
+
+    for key in keys:
+        assert await ledger.transactions.run(id_of(key), fence, flushing) == ok()
+    await report(ledger, ledger_schema, updates=len(keys))
+    assert await scans(ledger_schema) == before

@@ -6,7 +6,7 @@ A call that breaks says nothing about its outcome; that is for the caller to set
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -118,6 +118,16 @@ class Line:
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
 
+    async def prepare(self, queries: Iterable[str]) -> None:
+        """Open the connection and learn the types of these statements, without running them."""
+        connection = await self.connection()
+        try:
+            for query in queries:
+                await connection.prepare(query)
+        except BROKEN as error:
+            self.drop()
+            raise unavailable(error) from error
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Several statements that commit together; `ServiceUnavailable` means the outcome of all is unknown."""
@@ -174,6 +184,17 @@ class Lines:
         self._all = [Line(connect, watch) for _ in range(size)]
         self._free = list(self._all)
         self._waiting: deque[asyncio.Future[Line]] = deque()
+
+    async def open(self, *queries: str) -> None:
+        """Open every line ahead, and let it learn the types of these statements: the first calls need not.
+
+        Both take longer than a statement does, on every connection anew. A line that cannot be opened now is opened
+        when it is needed.
+        """
+        answers = await asyncio.gather(*(line.prepare(queries) for line in self._all), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ServiceUnavailable):
+                raise answer
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[Line]:

@@ -23,6 +23,7 @@ from worker.ledger.sessions import Session
 from worker.ledger.settling import Settling
 from worker.ledger.survey import Survey
 from worker.ledger.transactions import Transactions
+from worker.rules.claims import Kind
 from worker.rules.handlers import Handler
 from worker.settings import DatabaseSettings
 
@@ -92,7 +93,10 @@ class PostgresLedger:
     async def register(
         self, handlers: Sequence[Handler], *, group: str, identities: Mapping[str, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Numbers of operations and of topics."""
+        """Numbers of operations and of topics; the connections that claims and handlers will need are opened ahead."""
+        await self._hot.open(self.queries["claim"], self.queries["look_up"], self.queries["complete"])
+        if any(handler.kind is Kind.TRANSACTIONAL for handler in handlers):
+            await self._user.open(self.queries["complete_one"])
         topics = {topic for handler in handlers for topic in handler.topics}
         async with self._rare.take() as line:
             operations = await register(line, self.queries, handlers, group=group, identities=identities)

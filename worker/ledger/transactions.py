@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from asyncpg.pgproto.pgproto import UUID
 from asyncpg.transaction import Transaction as Block
 
 from worker.ledger.connect import BROKEN, Connection, Line, Lines, unavailable
 from worker.ledger.fences import Fences
-from worker.ledger.finals import result_columns
+from worker.ledger.finals import text
 from worker.rules.context import Transaction
 from worker.rules.results import Result
 from worker.rules.writes import Done
@@ -48,7 +49,7 @@ class Transactions:
     async def _complete(self, line: Line, connection: Connection, block: Block, done: Done) -> Result | None:
         """On the very connection the body wrote through: on another the completion would commit without the effect."""
         try:
-            found = await connection.fetch(self._queries["complete"], *result_columns([done]))
+            found = await connection.fetch(self._queries["complete_one"], *_arguments(done))
             if found:
                 await block.commit()
         except BROKEN as error:
@@ -78,6 +79,12 @@ class Transactions:
                 await block.rollback()
         except BROKEN:
             line.drop()
+
+
+def _arguments(done: Done) -> tuple[object, ...]:
+    result = done.result
+    code = None if result.code is None else text(result.code)
+    return UUID(done.id), done.fence, result.status, result.content_type, result.body, code
 
 
 async def _start(line: Line) -> tuple[Connection, Block]:

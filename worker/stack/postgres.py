@@ -58,6 +58,7 @@ class Postgres:
             "max_wal_size": "1GB",
             # Shared memory as files of the data folder: what a SIGKILL leaves goes away with the folder.
             "dynamic_shared_memory_type": "mmap",
+            **self._request.postgres_settings,
         }
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         argv: list[str | Path] = [self._programs.folder / "postgres", "-D", self._data]

@@ -68,3 +68,5 @@ class Request:
     durable: bool
     kafka: KafkaOptions
     ports: Mapping[str, int]
+    # Of a local Postgres of ours, over those it is given anyway.
+    postgres_settings: Mapping[str, str] = field(default_factory=dict)

@@ -107,6 +107,7 @@ def start(
     durable: bool = True,
     kafka_options: KafkaOptions | None = None,
     ports: Mapping[str, int] | None = None,
+    postgres_settings: Mapping[str, str] | None = None,
 ) -> Stack:
     """Start these services and return when every one answers; a failure or Ctrl-C ends all that was begun.
 
@@ -129,6 +130,7 @@ def start(
             durable=durable,
             kafka=kafka_options or KafkaOptions(),
             ports=ports or {},
+            postgres_settings=postgres_settings or {},
         )
         # Every process is spawned before any is waited for: they come up side by side, Kafka the longest.
         engine = Engine(given)

@@ -30,6 +30,16 @@ UPDATE oncebox.entries e
  WHERE e.id = u.id AND e.fence = u.fence AND e.state IN (1, 3, 4)
 RETURNING e.id
 
+-- name: complete_one
+-- in_progress -> completed, in the transaction of a transactional handler, on a connection whose planner is the user's:
+-- by its primary key alone a fresh table is not scanned, as it would be by the join of complete.
+-- No row: another decision was recorded first.
+-- $1 id  $2 fence  $3 result status  $4 content type  $5 result  $6 result code
+UPDATE oncebox.entries
+   SET state = 2, result_status = $3::smallint, content_type = $4::smallint, result = $5::bytea, result_code = $6::text
+ WHERE id = $1::uuid AND fence = $2::bigint AND state = 1
+RETURNING id
+
 -- name: fail
 -- in_progress -> failed_retryable: proof that nothing was executed (attempts + 1, backoff).
 -- unknown -> failed_retryable: the very claim in doubt ended after all with that proof (due now, no attempt).
