@@ -112,6 +112,7 @@ class _Member:
 
     async def _idle(self) -> None:
         await self._worker.assigned.wait()
+        await self._given_something()
         while True:
             try:
                 ends = await self._consumer.end_offsets(self._consumer.lanes)
@@ -121,6 +122,18 @@ class _Member:
         held = await self._worker.reach({(lane.topic, lane.partition): end for lane, end in ends.items()})
         if held:
             raise OnceboxError("\n".join(f"partition {lane} is held: {lane.held}" for lane in held))
+
+    async def _given_something(self) -> None:
+        """Wait for partitions: a first assignment without any may only have come before the topic was known.
+
+        Not for ever: others of the group may have them all.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._engine.settings.kafka.session_timeout.total_seconds()
+        while True:
+            if self._consumer.lanes or loop.time() >= deadline:
+                return
+            await asyncio.sleep(0.1)
 
     def _account(self) -> None:
         notice = self._engine.notice
