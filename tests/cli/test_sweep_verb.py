@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
@@ -16,7 +17,7 @@ GONE = "UPDATE oncebox.samples SET at = at - interval '1 day'"
 
 
 @pytest_asyncio.fixture
-async def site(kafka: str, database_url: str, schema: str, group: str, tmp_path: Path):  # type: ignore[no-untyped-def]
+async def site(kafka: str, database_url: str, schema: str, group: str, tmp_path: Path) -> AsyncIterator[Site]:
     async with opened(Site(kafka, database_url, schema, group, tmp_path)) as made:
         yield made
 

@@ -26,7 +26,7 @@ async def hurt(server: LocalServer, fault: str) -> None:
             await asyncio.to_thread(server.start)
         case "frozen":
             await asyncio.to_thread(server.pause)
-            await asyncio.sleep(8)
+            await asyncio.sleep(8)  # the fault itself: long enough for members to be evicted
             await asyncio.to_thread(server.resume)
 
 
