@@ -48,10 +48,7 @@ class Intake:
         if route.validate is None or value is None:
             item.message = _decode(route, record, document)
         else:
-            try:
-                item.message = route.validate(value)
-            except ValidationError as error:
-                raise _refusal(error) from None
+            item.message = _validated(route, value, document)
         tenant = None if route.tenant is None else _tenant(route.tenant, record, document)
         key = route.key.read(record, document)
         fingerprint = route.fingerprint.digest(document)
@@ -78,6 +75,20 @@ class Intake:
             return fitting[0]
         names = ", ".join(r.name for r in fitting) or "none"
         raise Refused("no_handler", f"exactly one handler must fit, but {names} of {len(routes)} did")
+
+
+def _validated(route: Route, value: bytes, document: Document) -> object:
+    assert route.validate is not None
+    try:
+        if route.validate_tree is not None and (tree := document.tree) is not None:
+            return route.validate_tree(tree)
+    except ValidationError:
+        # The text has the last word, and says what is wrong.
+        pass
+    try:
+        return route.validate(value)
+    except ValidationError as error:
+        raise _refusal(error) from None
 
 
 def _decode(route: Route, record: Record, document: Document) -> object:

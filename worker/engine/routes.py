@@ -13,6 +13,7 @@ from worker.rules.fingerprint import FingerprintRule
 from worker.rules.handlers import Handler
 from worker.rules.identity import FORMAT, Identity
 from worker.rules.keys import KeyPolicy, KeyRule, Preset
+from worker.rules.models import tree_validator
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +29,7 @@ class Route:
     policy: KeyPolicy | None
     topic_numbers: Mapping[str, int]
     validate: Callable[[bytes], Any] | None
+    validate_tree: Callable[[Any], Any] | None  # the same from the parsed payload, where that is quicker
     timeout: float
     private: bool
     transactional: bool
@@ -112,6 +114,7 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
         policy=KeyPolicy(scope.key_min_length, scope.key_pattern) if strict else None,
         topic_numbers=topic_numbers,
         validate=None if model is None else model.__pydantic_validator__.validate_json,
+        validate_tree=None if model is None or rule.mode != "canonical" else tree_validator(model),
         timeout=handler.timeout.total_seconds(),
         circuit=Circuit(handler.timeout.total_seconds()),
         private=scope.private_keys,

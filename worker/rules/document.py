@@ -17,6 +17,16 @@ _UNREAD: Final = object()
 # orjson's words for a legal number such as 1E400; other wording would make such payloads undecodable, and a test fail.
 _BEYOND_DOUBLE: Final = "number is infinity"
 
+# Every byte as the part it plays in a number: a digit or a sign, what parts digits, or none. Most payloads hold neither
+# a fraction nor an exponent nor a long number, and two quick looks at this are enough.
+_ROUGH: Final = bytes(
+    ord("0") if byte in b"0123456789+-"
+    else ord(".") if byte in b".eE"
+    else ord("x")
+    for byte in range(256)
+)  # fmt: skip
+_PARTED: Final = b"0.0"
+
 # Every byte as the part it plays around a number: a digit, its point, an exponent's e, what may stand before a number.
 _SHAPE: Final = bytes(
     ord("0") if byte in b"0123456789"
@@ -36,12 +46,13 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[-+0-9.][-+0
 class Document:
     """The value of one record; made per record, shared by every rule that looks at it."""
 
-    __slots__ = ("_json", "has_floats", "value")
+    __slots__ = ("_json", "_plain", "has_floats", "value")
 
     def __init__(self, value: bytes | None) -> None:
         self.value = value
         self.has_floats = False  # whether there may be a float or a Decimal; known once it is read
         self._json: Any = _UNREAD
+        self._plain = True
 
     @property
     def json(self) -> Any:
@@ -60,6 +71,15 @@ class Document:
             raise Refused(json.reason, json.detail)
         return json
 
+    @property
+    def tree(self) -> Any:
+        """The payload if no number in it needed more than orjson's own int or float; None otherwise."""
+        try:
+            json = self.json
+        except Refused:
+            return None
+        return json if self._plain else None
+
     def _parse(self) -> Any:
         value = self.value
         if value is None:
@@ -69,8 +89,16 @@ class Document:
         except orjson.JSONDecodeError as error:
             if _BEYOND_DOUBLE in error.msg:
                 self.has_floats = True
+                self._plain = False
                 return _parse_apart(value)
             raise Refused("undecodable", f"the value is not JSON: {error}") from None
+        rough = value.translate(_ROUGH)
+        if rough.find(_PARTED) < 0 and rough.find(_LONG) < 0:
+            return parsed
+        return self._parse_again(value, parsed)
+
+    def _parse_again(self, value: bytes, parsed: Any) -> Any:
+        """What was parsed, or the exact payload where that lost a digit."""
         shape = value.translate(_SHAPE)
         doubtful = []
         if b"0." in shape:
@@ -83,7 +111,8 @@ class Document:
             doubtful += _exponential_numbers(value, shape)
         if doubtful:
             self.has_floats = True
-        return parsed if not doubtful or are_carried(doubtful) else _parse_apart(value)
+        self._plain = not doubtful or are_carried(doubtful)
+        return parsed if self._plain else _parse_apart(value)
 
 
 def _long_numbers(value: bytes, shape: bytes) -> list[bytes]:

@@ -36,6 +36,7 @@ class FingerprintRule:
     _include: tuple[Path, ...] = field(init=False, repr=False, compare=False)
     _exclude: tuple[Path, ...] = field(init=False, repr=False, compare=False)
     _key: bytes | None = field(init=False, repr=False, compare=False)
+    _plain: bool = field(init=False, repr=False, compare=False)  # the whole payload, and no secret
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -51,9 +52,13 @@ class FingerprintRule:
         object.__setattr__(self, "_include", tuple(map(Path.of, self.include)))
         object.__setattr__(self, "_exclude", tuple(map(Path.of, self.exclude)))
         object.__setattr__(self, "_key", None if self.secret is None else derived(self.secret, b"fingerprint"))
+        plain = self.mode == "canonical" and not self.include and not self.exclude and self.secret is None
+        object.__setattr__(self, "_plain", plain)
 
     def digest(self, document: Document) -> bytes | None:
         """The 32 bytes to store with an entry and to compare with it; None when fingerprints are off."""
+        if self._plain:
+            return sha256(_whole(document)).digest()
         if self.mode == "off":
             return None
         text = self._text(document)
@@ -75,19 +80,28 @@ class FingerprintRule:
 
     def _text(self, document: Document) -> bytes:
         value = document.value
-        if value is None:
-            return _NO_VALUE
-        if self.mode == "raw":
+        if value is not None and self.mode == "raw":
             return _RAW + value
+        if not self._include and not self._exclude:
+            return _whole(document)
         try:
             payload = document.json
         except Refused:
-            return _RAW + value
+            return _whole(document)
         for path in self._exclude:
             payload = _without(payload, path.names)
         if self._include:
             payload = _only(payload, self._include)
         return exact_canonical(payload, floats=document.has_floats)
+
+
+def _whole(document: Document) -> bytes:
+    try:
+        payload = document.json
+    except Refused:
+        value = document.value
+        return _NO_VALUE if value is None else _RAW + value
+    return exact_canonical(payload, floats=document.has_floats)
 
 
 def _only(payload: Any, paths: tuple[Path, ...]) -> Any:

@@ -62,9 +62,8 @@ class Field(KeyRule):
         value = self.path.find(document.json)
         if value is None:
             return None
-        if type(value) is str:
-            return within_limits(value.encode(), self)
-        return within_limits(self._digits(value), self)
+        key = value.encode() if type(value) is str else self._digits(value)
+        return key if 0 < len(key) <= LIMIT else within_limits(key, self)
 
     def _digits(self, value: object) -> bytes:
         if type(value) is int:
