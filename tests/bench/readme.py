@@ -10,7 +10,7 @@ from tests.bench.report.runs import Runs, rate, worker_us
 from tests.bench.report.tables import table
 
 PLOT = Path(__file__).with_name("readme.svg")
-ROWS = ("raw", OURS, "tuned32", "faststream", "idemkit", "dbos")
+ROWS = ("raw", OURS, "tuned32", "pooled32", "faststream", "idemkit", "dbos")
 
 
 def short_table(runs: Runs) -> str:

@@ -78,6 +78,14 @@ TUNED = Contender(
     PROCESSED,
     slow=True,
 )
+POOLED = Contender(
+    "pooled32",
+    "the same two statements per message over asyncpg's own pool of 16, 32 in flight: what most write first",
+    ("pooled",),
+    TUNED_LACKS,
+    PROCESSED,
+    slow=True,
+)
 FASTSTREAM = Contender(
     "faststream",
     "FastStream, 16 workers, default policy, the same two statements over a pool of 16",
@@ -158,6 +166,6 @@ ARRIVING = Contender(
     PROCESSED,
 )
 ALL = (
-    ONCEBOX, ONCEBOX_REDIS, ONCEBOX_HEADER, STATEMENTS, RAW, TUNED, FASTSTREAM, FASTSTREAM_CAREFUL, IDEMKIT, DBOS,
-    SLEEPING, INSERTING, ARRIVING,
+    ONCEBOX, ONCEBOX_REDIS, ONCEBOX_HEADER, STATEMENTS, RAW, TUNED, POOLED, FASTSTREAM, FASTSTREAM_CAREFUL, IDEMKIT,
+    DBOS, SLEEPING, INSERTING, ARRIVING,
 )  # fmt: skip

@@ -54,7 +54,7 @@ def _most(workload: str, what: str, limit: float, found: Spread | None) -> Itera
 
 def _unique(runs: Runs) -> Iterator[Target]:
     ours = runs.of("a", OURS)
-    for contender, limit in {"tuned32": 8, "faststream": 12, "idemkit": 12, "raw": 0.4}.items():
+    for contender, limit in {"tuned32": 8, "pooled32": 8, "faststream": 12, "idemkit": 12, "raw": 0.4}.items():
         yield from _least("a", f"rate of oncebox / {contender}", limit, runs.ratio(ours, runs.of("a", contender), rate))
     yield from _most("a", "worker CPU, us per message", 28, runs.spread("a", OURS, worker_us))
     with_redis = runs.ratio(runs.of("a", REDIS), ours, worker_us)

@@ -10,6 +10,7 @@ from tests.bench.contenders import (
     ONCEBOX,
     ONCEBOX_HEADER,
     ONCEBOX_REDIS,
+    POOLED,
     RAW,
     STATEMENTS,
     TUNED,
@@ -19,8 +20,8 @@ from tests.bench.messages import prefix
 from tests.bench.stage import Stage, turned
 from tests.bench.track import Run
 
-QUICKLY = (ONCEBOX, RAW, ONCEBOX_REDIS, TUNED, STATEMENTS, FASTSTREAM, IDEMKIT, DBOS)
-ONCE = (STATEMENTS, FASTSTREAM, FASTSTREAM_CAREFUL, IDEMKIT, DBOS)  # only (a)
+QUICKLY = (ONCEBOX, RAW, ONCEBOX_REDIS, TUNED, POOLED, STATEMENTS, FASTSTREAM, IDEMKIT, DBOS)
+ONCE = (POOLED, STATEMENTS, FASTSTREAM, FASTSTREAM_CAREFUL, IDEMKIT, DBOS)  # only (a)
 
 
 def play(stage: Stage, number: int) -> None:
