@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -13,15 +14,18 @@ from tests.bench.contenders.inserting import TABLE as ORDERS
 from worker.ledger.migrate import migrate
 from worker.settings import load_settings
 
-# Entries of another operation, as a worker leaves them: results of a few bytes, keys of twenty.
+# Entries as a worker leaves them: results of a few bytes, keys of twenty.
 _ROWS = """
 INSERT INTO "{schema}".entries (fence, expires_at, source_offset, operation, source_topic, source_partition, state,
                                 kind, result_status, content_type, format, id, fingerprint, key, result)
-SELECT n / 500, clock_timestamp() + interval '7 days', n, 0, 0, n % 8, 2, 1, 1, 1, 1, gen_random_uuid(),
+SELECT n / 500, clock_timestamp() + $3::interval, n, $4, 0, n % 8, 2, 1, 1, 1, 1, gen_random_uuid(),
        sha256(int8send(n)), convert_to('old-' || lpad(n::text, 16, '0'), 'UTF8'), '\\x7b7d'
   FROM generate_series($1::bigint, $2::bigint - 1) n
 """
 _ROWS_AT_ONCE = 500_000
+_KEPT, _EXPIRED = timedelta(days=7), timedelta(days=-3)
+# The first that is registered, and one that never is.
+_FIRST, _NONE = 1, 0
 
 
 class Database:
@@ -31,11 +35,14 @@ class Database:
         self.url = url
 
     @contextlib.contextmanager
-    def schema_for(self, contender: Contender, *, rows: int = 0) -> Iterator[str]:
-        """A fresh schema; what earlier runs left to write is written before. Ours has its tables, and old entries."""
+    def schema_for(self, contender: Contender, *, rows: int = 0, expired: int = 0) -> Iterator[str]:
+        """A fresh schema; what earlier runs left to write is written before. Ours has its tables, and old entries.
+
+        These are another operation's, but if some have expired all are those of the one that will be registered.
+        """
         name = f"bench_{secrets.token_hex(4)}"
         try:
-            asyncio.run(self._make(name, contender, rows))
+            asyncio.run(self._make(name, contender, rows, expired))
             yield name
         finally:
             asyncio.run(self._drop(name))
@@ -59,14 +66,17 @@ class Database:
         names = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "max_wal_size")
         return {name: str(asyncio.run(self._value(f"SHOW {name}"))) for name in names}
 
-    async def _make(self, name: str, contender: Contender, rows: int) -> None:
-        if contender.completed == ENTRIES or contender.command[0] == "ours":
+    async def _make(self, name: str, contender: Contender, rows: int, expired: int) -> None:
+        if contender.completed == ENTRIES or contender.command[0] in ("ours", "pruned"):
             await migrate(load_settings(environ={"DATABASE_URL": self.url, "ONCEBOX_SCHEMA": name}).database)
         async with self._connection() as connection:
             await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
             await connection.execute(ORDERS.format(schema=name))
-            for first in range(0, rows, _ROWS_AT_ONCE):
-                await connection.execute(_ROWS.format(schema=name), first, min(rows, first + _ROWS_AT_ONCE))
+            operation = _FIRST if expired else _NONE
+            for count, expiry in ((rows, _KEPT), (expired, _EXPIRED)):
+                for first in range(0, count, _ROWS_AT_ONCE):
+                    last = min(count, first + _ROWS_AT_ONCE)
+                    await connection.execute(_ROWS.format(schema=name), first, last, expiry, operation)
         await self._settle(name if rows else None)
 
     async def _complete_rest(self, schema: str, prefix: str, messages: int) -> None:

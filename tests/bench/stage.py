@@ -22,6 +22,9 @@ class Size:
     backlog: int
     rows: tuple[int, ...]
     shared: int  # messages for one and for two processes
+    kept: int  # entries beside those that are pruned
+    expired: int
+    flow: int  # messages while they are
     rounds: int
     seconds: float
     run_limit: int
@@ -39,6 +42,9 @@ QUICK = Size(
     backlog=100_000,
     rows=(1_000_000,),
     shared=60_000,
+    kept=300_000,
+    expired=60_000,
+    flow=40_000,
     rounds=3,
     seconds=330,
     run_limit=60,
@@ -55,9 +61,12 @@ FULL = Size(
     backlog=1_000_000,
     rows=(1_000_000, 10_000_000),
     shared=120_000,
+    kept=10_000_000,
+    expired=1_000_000,
+    flow=600_000,
     rounds=5,
     seconds=3_000,
-    run_limit=300,
+    run_limit=600,
     everyone=True,
 )
 TINY = Size(
@@ -71,6 +80,9 @@ TINY = Size(
     backlog=1_000,
     rows=(1_000,),
     shared=400,
+    kept=1_000,
+    expired=3_000,
+    flow=6_000,
     rounds=1,
     seconds=60,
     run_limit=30,

@@ -165,6 +165,13 @@ ARRIVING = Contender(
     "any use of what the two commits say",
     PROCESSED,
 )
+PRUNED = Contender(
+    OURS,
+    "the worker as shipped, with samples every second, and a prune in turns",
+    ("pruned",),
+    OURS_LACKS,
+    settings={"ONCEBOX_SAMPLE_EVERY": "1s", "ONCEBOX_PRUNE_EVERY": "1d"},
+)
 ALL = (
     ONCEBOX, ONCEBOX_REDIS, ONCEBOX_HEADER, STATEMENTS, RAW, TUNED, POOLED, FASTSTREAM, FASTSTREAM_CAREFUL, IDEMKIT,
     DBOS, SLEEPING, INSERTING, ARRIVING,

@@ -23,6 +23,7 @@ _TABLES: Mapping[str, Callable[[Runs], str]] = {
     "g": tables.of_memory,
     "h": partial(tables.of_cases, workload="h"),
     "i": partial(tables.of_cases, workload="i"),
+    "j": tables.of_pruning,
 }
 
 

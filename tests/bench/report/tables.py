@@ -89,6 +89,16 @@ def latencies(runs: Runs) -> dict[str, list[float]]:
     return {name: values for name, values in found.items() if values}
 
 
+def of_pruning(runs: Runs) -> str:
+    rows = []
+    for one in runs.of("j", OURS):
+        pruned, spent = one.detail["pruned"], one.detail["pruning_seconds"]
+        for when, name in (("quiet", "without"), ("busy", f"while {pruned:,} entries were pruned in {spent:.0f} s")):
+            found = one.detail[when]
+            rows.append((name, *(f"{found[f'p{percent}']:.2f}" for percent in (50, 90, 99)), f"{found['messages']:,}"))
+    return table(("milliseconds from produce to completed", "p50", "p90", "p99", "messages"), rows)
+
+
 def of_memory(runs: Runs) -> str:
     rows = []
     for one in runs.of("g", OURS):

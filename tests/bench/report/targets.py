@@ -38,7 +38,8 @@ class Target:
 
 def targets(runs: Runs) -> list[Target]:
     """Every promise that this benchmark measured."""
-    return [target for find in (_unique, _duplicates, _waits, _transactional, _latency, _backlog, _rows, _processes)
+    return [target for find in (_unique, _duplicates, _waits, _transactional, _latency, _backlog, _rows, _processes,
+                                  _pruning)
             for target in find(runs)]  # fmt: skip
 
 
@@ -113,3 +114,10 @@ def _rows(runs: Runs) -> Iterator[Target]:
 def _processes(runs: Runs) -> Iterator[Target]:
     found = runs.ratio(runs.of("i", OURS, "2 processes"), runs.of("i", OURS, "1 processes"), rate)
     yield from _least("i", "rate of two processes / one", 1.3, found)
+
+
+def _pruning(runs: Runs) -> Iterator[Target]:
+    found = [one.detail for one in runs.of("j", OURS) if one.detail["busy"]["messages"]]
+    if found:
+        ratios = tuple(one["busy"]["p99"] / one["quiet"]["p99"] for one in found)
+        yield from _most("j", "p99 from produce to completed while pruning / without", 2, Spread(ratios))

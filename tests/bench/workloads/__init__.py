@@ -4,7 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.bench.stage import Size, Stage
-from tests.bench.workloads import backlog, latency, mixed, processes, profiled, rates, rows, transactional, waits
+from tests.bench.workloads import (
+    backlog,
+    latency,
+    mixed,
+    processes,
+    profiled,
+    pruning,
+    rates,
+    rows,
+    transactional,
+    waits,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ WORKLOADS = (
     Workload("g", {"g": "a drained backlog: memory over time"}, backlog.play, lambda size: 1),
     Workload("h", {"h": "the same as (a), by rows already in the table"}, rows.play, lambda size: min(size.rounds, 3)),
     Workload("i", {"i": "one and two worker processes"}, processes.play, lambda size: min(size.rounds, 3)),
+    Workload("j", {"j": "2,000 messages per second while expired entries are pruned"}, pruning.play, lambda size: 1),
     Workload("p", {"p": "a profile of the worker"}, profiled.play, lambda size: 1),
 )
 TITLES = {letter: title for workload in WORKLOADS for letter, title in workload.titles.items()}
