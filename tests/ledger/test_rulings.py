@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from hashlib import sha256
 
 import asyncpg
 import pytest
@@ -90,6 +91,25 @@ async def test_executed_ends_the_doubt_wakes_what_waits_and_is_audited(
     assert await audit(ledger_schema) == [("ann@desk", "keys resolve", "the gateway says so", "unknown", "completed")]
     [event] = await ledger_schema.fetch("SELECT event, fence, detail FROM oncebox.history")
     assert tuple(event) == ("resolve", fence, "executed: settled; the gateway says so")
+
+
+@pytest.mark.parametrize(
+    ("keep", "stored"), [("digest", sha256(b'{"receipt":7}').hexdigest().encode()), ("nothing", None)]
+)
+async def test_an_operators_result_is_kept_as_a_handlers_own_would_be(
+    keep: str, stored: bytes | None, open_ledger: OpenLedger, ledger_schema: Schema, rulings: Rulings
+) -> None:
+    ledger = await open_ledger()
+    await bring(ledger, State.UNKNOWN)
+    operation = (await ledger_schema.entry("k"))["operation"]
+    await ledger_schema.execute(
+        "INSERT INTO oncebox.operations (id, scope, operation, kind, identity, ttl, quiet, groups, results)"
+        " OVERRIDING SYSTEM VALUE VALUES ($1, 's', 'o', 1, 'v1', interval '1 day', interval '1 min', '{}', $2)",
+        operation,
+        keep,
+    )
+    await rulings.executed(id_of("k"), RESULT)
+    assert (await ledger_schema.entry("k"))["result"] == stored
 
 
 async def test_a_verdict_keeps_its_evidence_for_a_whole_ttl(

@@ -143,6 +143,21 @@ async def test_after_the_deadline_the_record_is_a_dead_letter_once_and_the_entry
         assert (len(provider.asked), len(box.dead_letters)) == (asked, 1)
 
 
+async def test_after_so_many_probes_nobody_is_asked_any_more_but_not_before_the_quiet_time_is_over() -> None:
+    provider = Provider()
+    registry, charge = shop(provider, probes=2)
+    async with Box(registry) as box:
+        await box.deliver(charge, {"id": "k", "breaks": True})
+        doubt = next(iter(box.tables.doubts.values()))
+        while not box.dead_letters:
+            await box.advance("1s")
+        assert len(provider.asked) > 2, "before the quiet time a second answer would have been the last"
+        assert box.clock() >= doubt.quiet_until
+        asked = len(provider.asked)
+        await box.advance("9m")
+        assert (len(provider.asked), len(box.dead_letters)) == (asked, 1)
+
+
 async def test_without_a_reconciler_a_doubt_is_reported_after_the_grace_time() -> None:
     provider = Provider()
     registry, charge = shop(provider, reconciler=False)

@@ -35,6 +35,7 @@ class Desk:
     first: float
     most: float
     until: float
+    probes: int
     rate: float
     prober: Prober
     asking: int = 0
@@ -57,6 +58,13 @@ class Desk:
         left = self.until - doubt.age
         # Past the deadline it is reported in a moment; should that fail, it comes up again.
         return min(wait, left) if left > 0 else _MARGIN
+
+    def gives_up(self, doubt: Doubt) -> bool:
+        """Whether the probe that was just made was the last.
+
+        While `not_executed` is not believed yet, only the deadline ends the asking: that answer may be waited for.
+        """
+        return doubt.age >= self.until or (doubt.probes + 1 >= self.probes and doubt.quiet_in <= 0)
 
 
 class Reconciling:
@@ -113,7 +121,7 @@ class Reconciling:
         elif doubt.age < desk.first:
             await self._doubts.put_off(doubt, desk.first - doubt.age)
         elif desk.reconciler is None or (
-            not await self._probe(desk, desk.reconciler, doubt) and doubt.age >= desk.until
+            not await self._probe(desk, desk.reconciler, doubt) and desk.gives_up(doubt)
         ):
             # Never without having asked once more, however long nobody could ask.
             await self._reporter.report(desk.route, doubt)
@@ -164,6 +172,7 @@ def _desks(routes: Sequence[Route], tasks: Tasks, grace: float) -> dict[int, Des
             first=first if known else grace,
             most=most,
             until=until if known else grace,
+            probes=how.probes,
             rate=how.per_second,
             prober=Prober(tasks),
         )

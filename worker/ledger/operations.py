@@ -39,6 +39,7 @@ async def register(
                 (handler.timeout + handler.effect_horizon).total_seconds(),
                 group,
                 None if handler.scope.audit_ttl is None else duration(handler.scope.audit_ttl).total_seconds(),
+                handler.scope.results,
             )
         return numbers
 

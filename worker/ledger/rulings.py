@@ -16,7 +16,7 @@ from worker.ledger.keys import read_claim, subject
 from worker.ledger.settling import settle_entries
 from worker.rules.claims import Kind, State
 from worker.rules.doubts import Evidence, Ruling
-from worker.rules.results import Result
+from worker.rules.results import Result, kept
 
 _FIRST_PROBE = 10.0
 
@@ -68,7 +68,11 @@ class Rulings:
             fence = row["fence"]
             asked_at = await tx.fetchval(self._queries["database_time"])
             woken = await tx.fetchval(self._queries["count_parked_of"], UUID(id_))
-            ruled = await rule(tx, self._queries, replace(evidence, asked_at=asked_at))
+            result = evidence.result
+            if result is not None:
+                # As much as would be kept of a handler's own result: an operator's may hold what must not be stored.
+                result = kept(await tx.fetchval(self._queries["kept_of_results"], row["operation"]) or "bytes", result)
+            ruled = await rule(tx, self._queries, replace(evidence, result=result, asked_at=asked_at))
             if ruled.ruling is Ruling.REFUSED:
                 raise WrongState(
                     f"{subject(id_)} is unknown with fence {fence}, not {evidence.fence}",

@@ -210,12 +210,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """How often a reconciler is asked, and for how long."""
+    """How often a reconciler is asked, how many times, and for how long; whatever is over first ends it."""
 
     first: timedelta | str | float = timedelta(seconds=10)
     most: timedelta | str | float = timedelta(minutes=10)
     until: timedelta | str | float = timedelta(hours=24)
     per_second: float = field(default=10.0)
+    probes: int = 200
 
     def __post_init__(self) -> None:
         for name in ("first", "most", "until"):
@@ -223,5 +224,10 @@ class Reconcile:
         if self.per_second <= 0:
             raise RegistrationError(
                 f"reconcile: per_second is {self.per_second}, so nobody would ever be asked",
+                advice="leave the reconciler out if nobody can be asked",
+            )
+        if self.probes < 1:
+            raise RegistrationError(
+                f"reconcile: probes is {self.probes}, so nobody would ever be asked",
                 advice="leave the reconciler out if nobody can be asked",
             )

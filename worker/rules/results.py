@@ -56,7 +56,11 @@ Keep = Literal["bytes", "digest", "nothing"]
 
 def encode_as(keep: Keep, value: Any, limit: int) -> Result:
     """Encode what was returned and keep of it what the scope wants kept."""
-    result = NOTHING if value is None else encode(value, limit)
+    return kept(keep, NOTHING if value is None else encode(value, limit))
+
+
+def kept(keep: Keep, result: Result) -> Result:
+    """What the scope wants kept of a result."""
     match keep:
         case "bytes":
             return result
