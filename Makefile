@@ -12,6 +12,7 @@ ARGS ?=
 # Most tests wait for leases and group timeouts: more of them at once than there are cores.
 JOBS ?= 4
 CHAOS_SECONDS ?= 60
+BACKLOG ?= 200000
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --quiet
@@ -33,8 +34,9 @@ check: $(VENV)/.ready-dev ## ruff and mypy --strict
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-chaos: $(VENV)/.ready-dev ## random faults on workers, Postgres and broker for a while (CHAOS_SECONDS=60, ONCEBOX_TEST_SEED=7)
+chaos: $(VENV)/.ready-dev ## random faults for a while, and a long replay killed twice (CHAOS_SECONDS=60, BACKLOG=200000, ONCEBOX_TEST_SEED=7)
 	@ONCEBOX_TEST_CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest tests/engine/test_chaos.py -s --timeout 0 $(ARGS)
+	@ONCEBOX_TEST_BACKLOG=$(BACKLOG) $(BIN)/python -m pytest tests/backlog/test_interrupted.py -s --timeout 0 $(ARGS)
 
 bench: $(VENV)/.ready-bench ## oncebox beside what people would write instead, in one run (QUICK=1, ARGS="--only a,d"); report in bench-report/
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
