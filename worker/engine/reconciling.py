@@ -120,9 +120,7 @@ class Reconciling:
             )
         elif doubt.age < desk.first:
             await self._doubts.put_off(doubt, desk.first - doubt.age)
-        elif desk.reconciler is None or (
-            not await self._probe(desk, desk.reconciler, doubt) and desk.gives_up(doubt)
-        ):
+        elif desk.reconciler is None or (not await self._probe(desk, desk.reconciler, doubt) and desk.gives_up(doubt)):
             # Never without having asked once more, however long nobody could ask.
             await self._reporter.report(desk.route, doubt)
 
