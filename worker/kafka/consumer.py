@@ -5,28 +5,25 @@ Only the claim in the ledger decides who runs.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from worker.errors import ServiceUnavailable
 from worker.kafka.bootstrap import explain_bootstrap
+from worker.kafka.fetching import Fetched, Fetching
 from worker.kafka.listing import list_topics
 from worker.kafka.places import Places
 from worker.kafka.security import client_options
 from worker.kafka.stopping import stop_consumer
 from worker.rules.lanes import Lane
-from worker.rules.record import Record
 from worker.settings import Settings
 
 Notice = Callable[..., None]
-Fetched = tuple[Lane, Sequence[Record], int]
 _NO_LIMIT_MS = 2**31 - 1
-_READ_ERRORS = 3
-_READ_SINGLY = 100
 
 
 class Owner(Protocol):
@@ -48,7 +45,6 @@ class Consumer:
         self._lanes: dict[TopicPartition, Lane] = {}
         self._placing: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
-        self._errors: dict[TopicPartition, int] = {}
         self.rebalances = 0
         kafka = settings.kafka
         self._consumer: Any = AIOKafkaConsumer(
@@ -65,6 +61,7 @@ class Consumer:
             fetch_max_bytes=kafka.fetch_max_bytes,
             max_partition_fetch_bytes=kafka.partition_fetch_bytes,
         )
+        self._fetching = Fetching(self._consumer, lambda: self._lanes, notice)
         # Subscribed before the start and never again: a second call can kill the client's fetch task silently.
         self._consumer.subscribe(self._topics, listener=_Listener(self))
 
@@ -101,42 +98,7 @@ class Consumer:
     async def poll(self, lanes: Sequence[Lane], *, most: int, wait_ms: int) -> list[Fetched]:
         """Fetch from these lanes; positions are read in the same step. An error gives nothing, and loses nothing."""
         wanted = {tp: lane for tp, lane in self._lanes.items() if lane in lanes}
-        if not wanted:
-            return []
-        try:
-            found = await self._consumer.getmany(*wanted, timeout_ms=wait_ms, max_records=most)
-        except OffsetOutOfRangeError as error:
-            await self._out_of_range(error)
-            return []
-        except Exception as error:
-            # Not only the client's own errors: a header name that is no UTF-8 raises UnicodeDecodeError, for ever.
-            self._rewind(error)
-            return await self._one_by_one(wanted)
-        return await self._fetched(wanted, found)
-
-    async def _fetched(self, wanted: Mapping[TopicPartition, Lane], found: Mapping[Any, Any]) -> list[Fetched]:
-        fetched: list[Fetched] = []
-        for tp, lane in wanted.items():
-            records = found.get(tp, ())
-            if not self._is_current(tp, lane, drained=bool(records)):
-                continue
-            position = await self._consumer.position(tp)
-            if records or position != lane.position:
-                fetched.append((lane, records, position))
-        return fetched
-
-    def _is_current(self, tp: TopicPartition, lane: Lane, *, drained: bool) -> bool:
-        """Whether the lane we asked for is still ours.
-
-        A call that waited through a rebalance drains records of the new assignment: the client's position has moved
-        past them, so the new lane must go back to its own, or it would commit what nobody has seen.
-        """
-        current = self._lanes.get(tp)
-        if current is lane and not lane.revoked:
-            return True
-        if drained and current is not None and not current.revoked:
-            self._consumer.seek(tp, current.position)
-        return False
+        return await self._fetching.fetch(wanted, most=most, wait_ms=wait_ms) if wanted else []
 
     async def commit(self, *, closing: bool = False) -> None:
         """Commit the watermarks that have moved; a failure is told and leaves them for the next time.
@@ -174,7 +136,7 @@ class Consumer:
             return
         lane.receive((), offset)
         lane.held = None
-        self._errors.pop(tp, None)
+        self._fetching.forget_errors(tp)
         self._consumer.seek(tp, offset)
         self._consumer.resume(tp)
 
@@ -244,7 +206,7 @@ class Consumer:
         """The group gives us partitions; they are paused until each has its place."""
         if partitions:
             self._consumer.pause(*partitions)
-        self._errors = {}
+        self._fetching.forget_errors()
         self._placing = asyncio.get_running_loop().create_task(self._place(sorted(partitions)), name="placing")
 
     async def _place(self, partitions: Sequence[TopicPartition]) -> None:
@@ -263,66 +225,10 @@ class Consumer:
         self._lanes = {**self._lanes, **lanes}
         self._owner.lanes_assigned(list(lanes.values()))
 
-    async def _out_of_range(self, error: OffsetOutOfRangeError) -> None:
-        for tp in error.args[0]:
-            lane = self._lanes.get(tp)
-            if lane is not None and lane.held is None:
-                why = f"offset {lane.position} is outside the log: retention overtook it, or the topic is new"
-                self._hold(tp, lane, why)
-
-    async def _one_by_one(self, wanted: Mapping[TopicPartition, Lane]) -> list[Fetched]:
-        """Read each partition alone, record by record, up to one that cannot be read; after three errors it is held.
-
-        What is readable is delivered: so the unreadable record becomes the first of its partition, and stops no other.
-        """
-        await asyncio.sleep(0.1)
-        fetched: list[Fetched] = []
-        for tp, lane in wanted.items():
-            records: list[Record] = []
-            position = lane.position
-            while len(records) < _READ_SINGLY and not lane.revoked and self._lanes.get(tp) is lane:
-                try:
-                    found = await self._consumer.getmany(tp, timeout_ms=50, max_records=1)
-                except Exception as error:
-                    self._blame(tp, lane, position, error)
-                    break
-                if not found.get(tp):
-                    break
-                if not self._is_current(tp, lane, drained=True):
-                    break
-                records += found[tp]
-                position = records[-1].offset + 1
-            if not self._is_current(tp, lane, drained=False):
-                continue
-            if records:
-                self._errors.pop(tp, None)
-                fetched.append((lane, records, position))
-            self._consumer.seek(tp, position)
-        return fetched
-
-    def _blame(self, tp: TopicPartition, lane: Lane, position: int, error: Exception) -> None:
-        self._errors[tp] = self._errors.get(tp, 0) + 1
-        if self._errors[tp] >= _READ_ERRORS:
-            self._hold(tp, lane, f"offset {position} cannot be read: {type(error).__name__}: {error}")
-
     def _hold_lane(self, lane: Lane, why: str) -> None:
         tp = TopicPartition(lane.topic, lane.partition)
         if self._lanes.get(tp) is lane and lane.held is None and not lane.revoked:
-            self._hold(tp, lane, why)
-
-    def _hold(self, tp: TopicPartition, lane: Lane, why: str) -> None:
-        lane.held, lane.held_at = why, lane.position
-        self._consumer.pause(tp)
-        self._notice("partition_held", partition=str(lane), why=why, alert="operator must decide")
-
-    def _rewind(self, error: Exception) -> None:
-        """Records drained before the error are gone from the client although its position moved: go back to ours."""
-        self._notice(
-            "fetch_failed", error=f"{type(error).__name__}: {error}", next="reading again from the last record"
-        )
-        for tp, lane in self._lanes.items():
-            if not lane.revoked and tp in self._consumer.assignment():
-                self._consumer.seek(tp, lane.position)
+            self._fetching.hold(tp, lane, why)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
