@@ -1,12 +1,22 @@
 """Runners: handlers that wait spread over all runners at once, handlers that never wait share one."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
+
+import pytest_asyncio
 
 from worker.engine.items import Item
 from worker.engine.runners import Runner, Runners
 from worker.engine.tasks import Tasks
+
+
+@pytest_asyncio.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    made = Tasks()
+    yield made
+    await made.close()
 
 
 def items(count: int) -> Any:
@@ -18,7 +28,7 @@ async def steps(count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_handlers_that_wait_all_run_after_a_few_steps_of_the_loop() -> None:
+async def test_handlers_that_wait_all_run_after_a_few_steps_of_the_loop(tasks: Tasks) -> None:
     gate = asyncio.Event()
     running: list[Item] = []
 
@@ -26,7 +36,7 @@ async def test_handlers_that_wait_all_run_after_a_few_steps_of_the_loop() -> Non
         running.append(item)
         await gate.wait()
 
-    runners = Runners(call, Tasks(), limit=100)
+    runners = Runners(call, tasks, limit=100)
     runners.start_all(items(150))
     await steps(20)
     assert len(running) == 100, "as many as may run, each waking others"
@@ -41,13 +51,13 @@ async def test_handlers_that_wait_all_run_after_a_few_steps_of_the_loop() -> Non
     await steps(5)
 
 
-async def test_handlers_that_never_wait_run_one_after_another_in_one_runner() -> None:
+async def test_handlers_that_never_wait_run_one_after_another_in_one_runner(tasks: Tasks) -> None:
     seen: list[tuple[Any, Runner]] = []
 
     async def call(item: Item, runner: Runner) -> None:
         seen.append((item, runner))
 
-    runners = Runners(call, Tasks(), limit=100)
+    runners = Runners(call, tasks, limit=100)
     given = items(50)
     runners.start_all(given)
     await steps(20)

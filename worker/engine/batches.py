@@ -74,17 +74,18 @@ class Batches(Generic[T]):
 
     @property
     def _free(self) -> bool:
-        if not self._under_way:
+        return self._under_way < self._calls and self._is_enough(len(self._ready))
+
+    def _is_enough(self, count: int) -> bool:
+        if count >= self._crumbs or not self._under_way:
             return True
-        if self._under_way >= self._calls:
-            return False
-        return len(self._ready) >= self._crumbs or asyncio.get_running_loop().time() - self._began > _HANGS
+        return asyncio.get_running_loop().time() - self._began > _HANGS
 
     def _pump(self) -> None:
         self._scheduled = False
         while self._ready and self._free:
             room = self._size if self._room is None else min(self._size, self._room())
-            if room <= 0:
+            if room <= 0 or not self._is_enough(min(room, len(self._ready))):
                 return
             ready = self._ready
             if len(ready) <= room:
