@@ -55,19 +55,19 @@ def check(waiting: dict[bytes | None, list[Item]]) -> None:
             assert one.first == (place == 0)
 
 
-def test_the_second_may_be_claimed_only_while_the_first_has_its_claim() -> None:
+def test_behind_the_first_only_what_follows_claims_may_be_claimed_and_two_at_most_have_not_started() -> None:
     lane, strands = Lane("t", 0, 0), Strands()
-    first, second, third = (item(lane, n, b"k") for n in range(3))
-    assert [strands.enter(one) for one in (first, second, third)] == [True, False, False]
-    for stage, allowed in (
-        (Stage.OFFERED, False),
-        (Stage.WAITING, False),
-        (Stage.CLAIMED, True),
-        (Stage.RUNNING, True),
-    ):
-        first.stage = stage
-        assert second.may_claim is allowed
-        assert not third.may_claim
+    line = [item(lane, n, b"k") for n in range(4)]
+    assert [strands.enter(one) for one in line] == [True, False, False, False]
+    first, second, third, fourth = line
+    for stage in Stage:
+        for behind in Stage:
+            first.stage, second.stage = stage, behind
+            assert second.may_claim is (stage in (Stage.CLAIMED, Stage.RUNNING))
+            assert third.may_claim is (stage is Stage.RUNNING and behind is Stage.CLAIMED)
+            for last in Stage:
+                third.stage = last
+                assert not fourth.may_claim
 
 
 def test_orders_and_lanes_are_strands_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""Batches: whatever has gathered goes out together, with no waiting for more."""
+"""Batches: whatever has gathered goes out together; only crumbs wait, and only for a call that is under way."""
 
 import asyncio
 from collections import deque
@@ -8,10 +8,16 @@ from typing import Generic, TypeVar
 from worker.engine.tasks import Tasks
 
 T = TypeVar("T")
+# Seconds after which a call keeps nothing waiting any more; looked at when something is added, and at every tick.
+_HANGS = 0.05
+CRUMBS = 32
 
 
 class Batches(Generic[T]):
     """Hands what is ready to `call`, at most `size` at once and `calls` at the same time.
+
+    Fewer than `crumbs` wait until the call under way has ended, or is found to hang: theirs would cost as much as one
+    for many.
 
     What is added in one step of the loop goes out together: the first look is taken after that step.
     """
@@ -24,6 +30,7 @@ class Batches(Generic[T]):
         *,
         size: int,
         calls: int,
+        crumbs: int = 1,
         room: Callable[[], int] | None = None,
         reserve: Callable[[int], None] | None = None,
     ) -> None:
@@ -32,10 +39,12 @@ class Batches(Generic[T]):
         self._tasks = tasks
         self._size = size
         self._calls = calls
+        self._crumbs = crumbs
         self._room = room
         self._reserve = reserve
         self._ready: deque[T] = deque()
         self._under_way = 0
+        self._began = 0.0  # when the last call did
         self._out = 0
         self._scheduled = False
 
@@ -59,15 +68,24 @@ class Batches(Generic[T]):
 
     def kick(self) -> None:
         """Look again, after this step of the loop, whether something can go out."""
-        if not self._scheduled and self._ready and self._under_way < self._calls:
+        if not self._scheduled and self._ready and self._free:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._pump)
 
+    @property
+    def _free(self) -> bool:
+        return self._under_way < self._calls and self._is_enough(len(self._ready))
+
+    def _is_enough(self, count: int) -> bool:
+        if count >= self._crumbs or not self._under_way:
+            return True
+        return asyncio.get_running_loop().time() - self._began > _HANGS
+
     def _pump(self) -> None:
         self._scheduled = False
-        while self._ready and self._under_way < self._calls:
+        while self._ready and self._free:
             room = self._size if self._room is None else min(self._size, self._room())
-            if room <= 0:
+            if room <= 0 or not self._is_enough(min(room, len(self._ready))):
                 return
             ready = self._ready
             if len(ready) <= room:
@@ -76,6 +94,7 @@ class Batches(Generic[T]):
             else:
                 batch = [ready.popleft() for _ in range(room)]
             self._under_way += 1
+            self._began = asyncio.get_running_loop().time()
             self._out += len(batch)
             if self._reserve is not None:
                 # Before the task runs: the next batch of this very look must not count the same room.

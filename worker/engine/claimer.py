@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from worker.engine.batches import Batches
+from worker.engine.batches import CRUMBS, Batches
 from worker.engine.finisher import Finisher
 from worker.engine.items import Item, Stage
 from worker.engine.ports import Claims, Filter
@@ -71,7 +71,14 @@ class Claimer:
         self._known = 0.0  # share of duplicates among what was offered lately
         self.open = 0
         self._offers: Batches[Item] = Batches(
-            "claim", self._claim, tasks, size=batch, calls=calls, room=self._room, reserve=self._reserve
+            "claim",
+            self._claim,
+            tasks,
+            size=batch,
+            calls=calls,
+            crumbs=CRUMBS,
+            room=self._room,
+            reserve=self._reserve,
         )
         self._again: Batches[Item] = Batches("claim again", self._claim_again, tasks, size=batch, calls=1)
         self._seen_before: Batches[Item] = Batches("seen before", self._look_back, tasks, size=batch, calls=1)
@@ -123,6 +130,19 @@ class Claimer:
         if not self._owner.holds(item):
             self.offer_one(item)
 
+    def offer_behind(self, item: Item) -> None:
+        """Offer the next of the strand that has no claim yet, if it may be claimed behind this one, which has one."""
+        following = item.next
+        if following is not None and following.stage is Stage.CLAIMED:
+            following = following.next
+        if following is None or following.stage is not Stage.LINED_UP:
+            return
+        ahead = following.ahead
+        if ahead is not None and not ahead.first and 2 * self.open > self._in_flight:
+            # Where room is scarce it is for the first ones: three claims for each line would let fewer lines run.
+            return
+        self.judge_again(following)
+
     def over(self, item: Item, *, again: bool = False) -> None:
         """The item's claim has ended; with `again` it is judged by the row, as are those that waited for it here."""
         self.open -= 1
@@ -131,9 +151,10 @@ class Claimer:
         if again:
             self.judge_again(item)
             follower = item.next
-            if follower is not None and follower.stage is Stage.CLAIMED:
+            while follower is not None and follower.stage is Stage.CLAIMED:
                 # It would wait with a claim for one that has none, and may take the room that one needs.
                 self._owner.give_back(follower)
+                follower = follower.next
         behind = self._behind.pop(item.id, None)
         if behind:
             for waiter in behind:
@@ -190,7 +211,8 @@ class Claimer:
         return answer(row, fingerprint, item.plan, self._crash_cap)
 
     def tick(self) -> None:
-        """Park what has waited too long for a claim of its own key in this process."""
+        """Park what has waited too long for a claim of its own key here; claim what waits for a call that hangs."""
+        self._offers.kick()
         now = self._clock()
         for id_, items in list(self._behind.items()):
             impatient = [item for item in items if now - item.waiting_since >= self._hold]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from worker.engine.batches import Batches
+from worker.engine.batches import CRUMBS, Batches
 from worker.engine.items import Item
 from worker.engine.letters import Letters, cut
 from worker.engine.ports import Ledger, Notice, Publisher
@@ -80,7 +80,7 @@ class Finisher:
         self._now = now
         self._notice = notice
         self._chance = random.Random()
-        self._done: Batches[Item] = Batches("complete", self._complete, tasks, size=batch, calls=2)
+        self._done: Batches[Item] = Batches("complete", self._complete, tasks, size=batch, calls=2, crumbs=CRUMBS)
         self._failed: Batches[tuple[Item, str]] = Batches("fail", self._fail, tasks, size=batch, calls=1)
         self._doubted: Batches[tuple[Item, str]] = Batches("doubt", self._doubt, tasks, size=batch, calls=1)
         self._released: Batches[Item] = Batches("release", self._release, tasks, size=batch, calls=1)
@@ -107,6 +107,10 @@ class Finisher:
     def completing(self) -> int:
         """How many claims are about to be over."""
         return len(self._done)
+
+    def tick(self) -> None:
+        """Time has passed: results do not wait for a write that hangs."""
+        self._done.kick()
 
     def complete(self, item: Item, result: Result) -> None:
         item.result = result

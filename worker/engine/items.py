@@ -80,12 +80,18 @@ class Item:
 
     @property
     def may_claim(self) -> bool:
-        """Whether the item may be claimed: it is first in its strand, or right behind one that has its claim.
+        """Whether the item may be claimed: it is first in its strand, or so near behind the first that with it at most
+        two have claims and have not started; those ahead of it have theirs.
 
         Behind anything else it would hold a claim, and room, that the one ahead may need to get on.
         """
         ahead = self.ahead
-        return ahead is None or (ahead.ahead is None and Stage.CLAIMED <= ahead.stage <= Stage.RUNNING)
+        if ahead is None:
+            return True
+        if ahead.ahead is None:
+            return ahead.stage is Stage.CLAIMED or ahead.stage is Stage.RUNNING
+        first = ahead.ahead
+        return ahead.stage is Stage.CLAIMED and first.ahead is None and first.stage is Stage.RUNNING
 
     @property
     def revoked(self) -> bool:

@@ -236,11 +236,10 @@ class Pipeline:
         if item.revoked or self.stopping or not item.may_claim or (self._ordered and self._is_unwanted(item)):
             # Also when the one ahead has lost its claim meanwhile: waiting with one could take the room it needs.
             self.give_back(item)
-        elif item.first:
-            self._execution.start(item)
-            following = item.next
-            if following is not None and following.stage is Stage.LINED_UP:
-                self._claimer.judge_again(following)
+        else:
+            if item.first:
+                self._execution.start(item)
+            self._claimer.offer_behind(item)
 
     def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None:
         """The keys of these are claimed, for the first time; each that stands alone in its strand starts at once."""
@@ -255,6 +254,10 @@ class Pipeline:
             else:
                 self.won(item)
         self._execution.start_all(alone, fence)
+
+    def started(self, item: Item) -> None:
+        """The item's handler runs: one more behind it may be claimed."""
+        self._claimer.offer_behind(item)
 
     def unstarted(self) -> list[Item]:
         """Items that hold a claim and have not started."""
@@ -379,6 +382,7 @@ class Pipeline:
         """Called several times a second: time has passed."""
         self._execution.tick()
         self._claimer.tick()
+        self._finisher.tick()
         self._holding.tick()
 
     def revoke(self, lanes: Sequence[Lane]) -> None:

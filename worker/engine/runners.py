@@ -1,7 +1,7 @@
 """Runners: long-lived tasks that run handlers, so that a message costs no task of its own.
 
-A runner that takes an item while more are ready wakes one other before it runs: handlers that never wait are run by one
-runner in one go, handlers that wait spread over as many runners as are needed.
+A runner that takes an item while more are ready wakes as many others as run just then, before it runs: handlers that
+never wait are run by one runner in one go, handlers that wait spread over all runners in a few steps of the loop.
 """
 
 import asyncio
@@ -27,46 +27,49 @@ class Runners:
         self._ready: deque[Item] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._count = 0
-        self._waking = False
+        self._woken = 0  # runners on their way to an item
         self._context = contextvars.copy_context()
         self._clean = tuple(self._context.items())
 
     def start(self, item: Item) -> None:
         """Run an item as soon as a runner is free."""
         self._ready.append(item)
-        if not self._waking:
+        if not self._woken:
             self._wake()
 
     def start_all(self, items: Iterable[Item]) -> None:
         """Run each of these as soon as a runner is free."""
         self._ready.extend(items)
-        if self._ready and not self._waking:
+        if self._ready and not self._woken:
             self._wake()
 
     def _wake(self) -> None:
-        if self._idle:
-            self._waking = True
-            self._idle.pop().set_result(None)
-        elif self._count < self._limit:
-            self._waking = True
-            self._count += 1
-            self._context.copy().run(self._tasks.spawn, self._run(), "runner")
+        idle = self._idle
+        for _ in range(min(len(self._ready), max(1, self._count - len(idle)))):
+            if idle:
+                idle.pop().set_result(None)
+            elif self._count < self._limit:
+                self._count += 1
+                self._context.copy().run(self._tasks.spawn, self._run(), "runner")
+            else:
+                return
+            self._woken += 1
 
     async def _run(self) -> None:
         ready, call = self._ready, self._call
         runner = asyncio.current_task()
         assert runner is not None
         while True:
-            self._waking = False
+            self._woken -= 1
             while ready:
                 item = ready.popleft()
-                if ready and not self._waking:
+                if ready and not self._woken:
                     self._wake()
                 await call(item, runner)
                 if self._dirty():
                     # The handler left values in context variables: the next message must not see them.
                     self._count -= 1
-                    if ready and not self._waking:
+                    if ready and not self._woken:
                         self._wake()
                     return
             rest: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
 """Order per key: items of one strand start one after another, in the order of their offsets.
 
-Only the first item of a strand and, once that has its claim, the second may be claimed: enough to hide the claim's
-round trip, and few enough that a crash leaves little in doubt.
+At most two items of a strand have claims and have not started, each behind one that has its own: enough to hide the
+claim's round trip behind the handlers, and few enough that a crash leaves little in doubt.
 """
 
 from collections import defaultdict

@@ -1,6 +1,7 @@
 """The worker: keeps records moving between the consumer and the pipeline, and stops in a stated order."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,8 @@ from worker.rules.record import Record
 
 # Finished records behind one that takes long cost only a little each; more than this stops reading the partition.
 _SPAN = 50_000
+# More than this, decoded in one step of the loop, would keep handlers waiting that could go on or start.
+_PORTION = 64
 _TICK = 0.1
 _FLUSH = 10.0
 
@@ -97,9 +100,24 @@ class Worker:
             # An idle lane must not keep us from one that is full now and has room in a moment.
             fetched = await self.consumer.poll(ready, most=pace.fetch, wait_ms=5 if full else 200)
             for lane, records, position in fetched:
-                pipeline.take(lane, records, position)
-            if not fetched and full:
-                await asyncio.sleep(0)
+                await self._take(lane, records, position)
+            # A poll that finds something in the client's buffer does not let the loop go round.
+            await asyncio.sleep(0)
+
+    async def _take(self, lane: Lane, records: Sequence[Record], position: int) -> None:
+        """Pass on what one fetch delivered, in portions between which handlers move.
+
+        A lane that is revoked, held or moved meanwhile gets no more of it: its position never passed the rest.
+        """
+        place, held, start = lane.position, lane.held, 0
+        while not lane.revoked and (lane.position, lane.held) == (place, held):
+            portion = records[start : start + _PORTION]
+            start += len(portion)
+            place = portion[-1].offset + 1 if start < len(records) else position
+            self._pipeline.take(lane, portion, place)
+            if start == len(records):
+                return
+            await asyncio.sleep(0)
 
     def _ready(self, lanes: Sequence[Lane]) -> tuple[list[Lane], bool]:
         paused = self._pipeline.paused_topics
@@ -118,12 +136,9 @@ class Worker:
         return ready, len(ready) < len(moving)
 
     async def _wait_for_room(self) -> None:
-        waiters = [asyncio.ensure_future(e.wait()) for e in (self._pipeline.room, self._stopping)]
-        try:
-            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
-        finally:
-            for waiter in waiters:
-                waiter.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._pipeline.room.wait()
 
     async def tick(self) -> None:
         """Say that the loop moves, and let deadlines pass, for ever."""
@@ -188,6 +203,7 @@ class Worker:
         """Stop reading; let handlers end within the drain time, then ask them to; make outcomes durable; commit."""
         self._stopping.set()
         pipeline = self._pipeline
+        pipeline.room.set()
         pipeline.stop(self.consumer.lanes)
         if not await self._until(lambda: not pipeline.running(), self._pace.drain):
             self._notice("drain_time_over", handlers=len(pipeline.running()), next="cancelling them")

@@ -1,0 +1,103 @@
+"""Batches: nothing waits at low load, crumbs wait for a call under way, and not for one that hangs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from tests.waiting import eventually
+from worker.engine.batches import CRUMBS, Batches
+from worker.engine.tasks import Tasks
+
+
+class Calls:
+    """Batches whose calls end when they are let go."""
+
+    def __init__(self, room: Callable[[], int] | None = None) -> None:
+        self.sizes: list[int] = []
+        self.ends: list[asyncio.Event] = []
+        self.batches: Batches[int] = Batches("test", self._call, Tasks(), size=100, calls=2, crumbs=CRUMBS, room=room)
+        self._over = False
+
+    async def _call(self, batch: list[int]) -> None:
+        self.sizes.append(len(batch))
+        self.ends.append(asyncio.Event())
+        if not self._over:
+            await self.ends[-1].wait()
+
+    async def begun(self, *sizes: int) -> None:
+        async def so() -> bool:
+            return self.sizes == list(sizes)
+
+        await eventually(so, 5, f"{self.sizes} are not {sizes}", every=0.001)
+
+    async def close(self) -> None:
+        self._over = True
+        for end in self.ends:
+            end.set()
+
+        async def nothing_left() -> bool:
+            return not len(self.batches)
+
+        await eventually(nothing_left, 5, "calls do not end", every=0.001)
+
+
+@pytest_asyncio.fixture
+async def calls(request: pytest.FixtureRequest) -> AsyncIterator[Calls]:
+    made = Calls(getattr(request, "param", None))
+    yield made
+    await made.close()
+
+
+async def test_the_first_goes_out_at_once_and_crumbs_go_with_the_next_call(calls: Calls) -> None:
+    made = calls.batches
+    made.add(1)
+    await calls.begun(1)
+    made.extend(range(3))
+    made.add(4)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert calls.sizes == [1]
+    calls.ends[0].set()
+    await calls.begun(1, 4)
+
+
+async def test_many_do_not_wait_for_the_call_under_way(calls: Calls) -> None:
+    made = calls.batches
+    made.add(1)
+    await calls.begun(1)
+    made.extend(range(CRUMBS))
+    await calls.begun(1, CRUMBS)
+    made.extend(range(300))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert calls.sizes == [1, CRUMBS], "never more calls at once than allowed"
+
+
+@pytest.mark.parametrize("calls", [lambda: 5], indirect=True)
+async def test_what_little_room_leaves_of_many_is_crumbs_too(calls: Calls) -> None:
+    made = calls.batches
+    made.extend(range(50))
+    await calls.begun(5)
+    made.extend(range(50))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert calls.sizes == [5]
+    calls.ends[0].set()
+    await calls.begun(5, 5)
+
+
+async def test_crumbs_do_not_wait_for_a_call_that_hangs(calls: Calls) -> None:
+    made = calls.batches
+    made.add(1)
+    await calls.begun(1)
+    made.add(2)
+
+    async def let_go() -> bool:
+        made.kick()  # as every tick does
+        await asyncio.sleep(0)
+        return len(calls.sizes) == 2
+
+    await eventually(let_go, 5, "the crumb waits for ever", every=0.01)
+    assert calls.sizes == [1, 1]
