@@ -28,6 +28,8 @@ class Owner(Protocol):
 
     @property
     def closed(self) -> bool: ...
+    @property
+    def crowd(self) -> int: ...
     def holds(self, item: Item) -> bool: ...
     def skips(self, item: Item) -> bool: ...
     def won(self, item: Item) -> None: ...
@@ -204,14 +206,15 @@ class Claimer:
         """How many may be claimed at once now.
 
         Never all that `in_flight` allows, so that claiming, running and completing overlap; and no crumbs while there
-        is about to be more room: a call for a few costs nearly as much as one for many.
+        is about to be more room, or while claims enough wait for those that run to end: a call for a few costs nearly as
+        much as one for many.
         """
         if self._owner.closed:
             return 0
         room = self._in_flight - self.open
         if room >= self._share:
             return self._share
-        return 0 if room < self._finisher.completing and room < self._offers.ready else room
+        return 0 if room < self._offers.ready and room < self._finisher.completing + self._owner.crowd else room
 
     def _reserve(self, count: int) -> None:
         self.open += count

@@ -68,6 +68,11 @@ class Execution:
         return len(self._running)
 
     @property
+    def crowd(self) -> int:
+        """Items that cannot run before another one ends: too many run, or every connection has a handler."""
+        return self._runners.crowd + self._caller.crowd
+
+    @property
     def guarded(self) -> bool:
         """Whether a dangerous entry runs, or waits to run, alone: nothing else is claimed or started."""
         return self._alone is not None

@@ -80,6 +80,7 @@ class Finisher:
         self._now = now
         self._notice = notice
         self._chance = random.Random()
+        self._stored: list[Item] = []
         self._done: Batches[Item] = Batches("complete", self._complete, tasks, size=batch, calls=2)
         self._failed: Batches[tuple[Item, str]] = Batches("fail", self._fail, tasks, size=batch, calls=1)
         self._doubted: Batches[tuple[Item, str]] = Batches("doubt", self._doubt, tasks, size=batch, calls=1)
@@ -101,7 +102,7 @@ class Finisher:
 
     @property
     def busy(self) -> int:
-        return sum(len(batches) for batches in self._all)
+        return sum(len(batches) for batches in self._all) + len(self._stored)
 
     @property
     def completing(self) -> int:
@@ -111,6 +112,16 @@ class Finisher:
     def complete(self, item: Item, result: Result) -> None:
         item.result = result
         self._done.add(item)
+
+    def completed(self, item: Item) -> None:
+        """Its result is stored already: tell its owner, with all others of this step of the loop."""
+        if not self._stored:
+            asyncio.get_running_loop().call_soon(self._tell_stored)
+        self._stored.append(item)
+
+    def _tell_stored(self) -> None:
+        stored, self._stored = self._stored, []
+        self._owner.completed(stored)
 
     def fail(self, item: Item, error: str) -> None:
         self._failed.add((item, error))

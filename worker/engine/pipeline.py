@@ -171,6 +171,11 @@ class Pipeline:
         """Whether nothing may be claimed now."""
         return self.stopping or self._execution.guarded
 
+    @property
+    def crowd(self) -> int:
+        """Claimed items that cannot start before another one ends."""
+        return self._execution.crowd
+
     def reopen(self) -> None:
         """What could not be claimed for a while may be claimed again."""
         self._claimer.reopen()
@@ -270,7 +275,7 @@ class Pipeline:
             case Committed():
                 self.end(item)
                 item.result = ended.result
-                self.completed((item,))
+                self._finisher.completed(item)
             case Unfinished(State.FAILED_RETRYABLE, error, True):
                 self._finisher.fail(item, error)
             case Unfinished(State.FAILED_RETRYABLE, _, False):

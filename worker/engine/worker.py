@@ -1,6 +1,7 @@
 """The worker: keeps records moving between the consumer and the pipeline, and stops in a stated order."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -118,12 +119,9 @@ class Worker:
         return ready, len(ready) < len(moving)
 
     async def _wait_for_room(self) -> None:
-        waiters = [asyncio.ensure_future(e.wait()) for e in (self._pipeline.room, self._stopping)]
-        try:
-            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
-        finally:
-            for waiter in waiters:
-                waiter.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._pipeline.room.wait()
 
     async def tick(self) -> None:
         """Say that the loop moves, and let deadlines pass, for ever."""
@@ -188,6 +186,7 @@ class Worker:
         """Stop reading; let handlers end within the drain time, then ask them to; make outcomes durable; commit."""
         self._stopping.set()
         pipeline = self._pipeline
+        pipeline.room.set()  # the reader may wait for it
         pipeline.stop(self.consumer.lanes)
         if not await self._until(lambda: not pipeline.running(), self._pace.drain):
             self._notice("drain_time_over", handlers=len(pipeline.running()), next="cancelling them")

@@ -185,6 +185,11 @@ class Lines:
         self._free = list(self._all)
         self._waiting: deque[asyncio.Future[Line]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a line; nobody while one is free."""
+        return len(self._waiting)
+
     async def open(self, *queries: str) -> None:
         """Open every line ahead, and let it learn the types of these statements: the first calls need not.
 

@@ -25,6 +25,11 @@ class Transactions:
         self._queries = queries
         self._fences = fences
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a connection."""
+        return self._lines.waiting
+
     async def run(self, id_: bytes, fence: int, body: Body) -> Result | None:
         """Run the body and commit what it did with the completion; None means someone else decided first: rolled back.
 
