@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from asyncpg.pgproto.pgproto import UUID
 from asyncpg.transaction import Transaction as Block
 
+from worker.ledger.clock import clock
 from worker.ledger.connect import BROKEN, Connection, Line, Lines, unavailable
 from worker.ledger.fences import Fences
 from worker.ledger.finals import text
@@ -15,6 +17,7 @@ from worker.rules.writes import Done
 
 Body = Callable[[Transaction], Awaitable[Result]]
 _ROLLBACK = 5.0
+_FRESH = 0.5  # seconds
 
 
 class Transactions:
@@ -24,6 +27,7 @@ class Transactions:
         self._lines = lines
         self._queries = queries
         self._fences = fences
+        self._begun: dict[Line, _Begun] = {}  # by the commit before, for whoever is given the line next
 
     @property
     def waiting(self) -> int:
@@ -55,7 +59,10 @@ class Transactions:
         """On the very connection the body wrote through: on another the completion would commit without the effect."""
         try:
             found = await connection.fetch(self._queries["complete_one"], *_arguments(done))
-            if found:
+            if found and self._lines.waiting:
+                await connection.execute(self._queries["commit_and_begin"])
+                self._begun[line] = _Begun(connection, block, clock())
+            elif found:
                 await block.commit()
         except BROKEN as error:
             line.drop()
@@ -67,7 +74,14 @@ class Transactions:
         return done.result if found else None
 
     async def _begin(self, line: Line) -> tuple[Connection, Block]:
+        begun = self._begun.pop(line, None)
         try:
+            connection = await line.connection()
+            if begun is not None and begun.connection is connection:
+                if clock() - begun.at < _FRESH:
+                    return connection, begun.block
+                # Nobody took it at once: what the handler takes for now would be the past.
+                await begun.block.rollback()
             return await _start(line)
         except BROKEN:
             line.drop()
@@ -84,6 +98,15 @@ class Transactions:
                 await block.rollback()
         except BROKEN:
             line.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A transaction that nothing was done in yet. To asyncpg it is the block of the one before: that began it."""
+
+    connection: Connection
+    block: Block
+    at: float
 
 
 def _arguments(done: Done) -> tuple[object, ...]:
