@@ -206,8 +206,8 @@ class Claimer:
         """How many may be claimed at once now.
 
         Never all that `in_flight` allows, so that claiming, running and completing overlap; and no crumbs while there
-        is about to be more room, or while claims enough wait for those that run to end: a call for a few costs nearly as
-        much as one for many.
+        is about to be more room, or enough is claimed that cannot start yet: a call for a few costs nearly as much as
+        one for many.
         """
         if self._owner.closed:
             return 0

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from worker.engine.calling import Caller, Ended
+from worker.engine.calling import Caller, Committed, Ended
 from worker.engine.holding import Holding
 from worker.engine.items import CURRENT, Item, Stage
 from worker.engine.ports import Lease, Notice
@@ -19,6 +19,7 @@ from worker.rules.results import Result
 _DANGEROUS = 2
 # How long after it was asked to stop a handler counts as overdue.
 _PATIENCE = 5.0
+_SUCCEEDED = (Result, Committed)
 _CLAIMED, _RUNNING = Stage.CLAIMED, Stage.RUNNING
 
 
@@ -170,7 +171,7 @@ class Execution:
         if route.durations is not None:
             # Its deadline says when it began, also after waiting for a thread or a connection.
             route.durations.append(self._clock() - item.deadline + route.timeout)
-        if not route.circuit.calm or ended.__class__ is not Result:
+        if not route.circuit.calm or ended.__class__ not in _SUCCEEDED:
             self._holding.ended(item, ended)
         self._owner.ended(item, ended)
         if route.limit is not None or self._alone is not None:

@@ -22,11 +22,14 @@ from worker.rules.writes import Doubted, Failed, Parking, Place, Released
 
 # Reasons whose dead letters tell what the entry says.
 _FROM_THE_ROW = frozenset({"misuse", "retries_exhausted", "crash_loop"})
+_TOGETHER = 0.002  # seconds
 
 
 class Owner(Protocol):
     """Who moves items on after their outcome is durable."""
 
+    @property
+    def crowd(self) -> int: ...
     def completed(self, items: Sequence[Item]) -> None: ...
     def finish(self, item: Item, outcome: Outcome) -> None: ...
     def claim_over(self, item: Item, *, again: bool = False) -> None: ...
@@ -114,9 +117,9 @@ class Finisher:
         self._done.add(item)
 
     def completed(self, item: Item) -> None:
-        """Its result is stored already: tell its owner, with all others of this step of the loop."""
+        """Its result is stored already: tell the owner; while others crowd, together with those that follow."""
         if not self._stored:
-            asyncio.get_running_loop().call_soon(self._tell_stored)
+            asyncio.get_running_loop().call_later(_TOGETHER if self._owner.crowd else 0, self._tell_stored)
         self._stored.append(item)
 
     def _tell_stored(self) -> None:

@@ -16,6 +16,8 @@ from worker.rules.results import Result
 from worker.rules.writes import Done
 
 Body = Callable[[Transaction], Awaitable[Result]]
+# Not AND CHAIN: the next would inherit what the first chose, as isolation. Nothing begins when the commit is refused.
+COMMIT_AND_BEGIN = "COMMIT; BEGIN"
 _ROLLBACK = 5.0
 _FRESH = 0.5  # seconds
 
@@ -27,7 +29,8 @@ class Transactions:
         self._lines = lines
         self._queries = queries
         self._fences = fences
-        self._begun: dict[Line, _Begun] = {}  # by the commit before, for whoever is given the line next
+        self._beginning = 0  # commits under way that begin what somebody waits for
+        self._begun: dict[Line, _Begun] = {}  # for whoever is given the line next
 
     @property
     def waiting(self) -> int:
@@ -59,11 +62,8 @@ class Transactions:
         """On the very connection the body wrote through: on another the completion would commit without the effect."""
         try:
             found = await connection.fetch(self._queries["complete_one"], *_arguments(done))
-            if found and self._lines.waiting:
-                await connection.execute(self._queries["commit_and_begin"])
-                self._begun[line] = _Begun(connection, block, clock())
-            elif found:
-                await block.commit()
+            if found:
+                await self._commit(line, connection, block)
         except BROKEN as error:
             line.drop()
             raise unavailable(error) from error
@@ -72,6 +72,22 @@ class Transactions:
         # Either way the claim is over: completed here, or decided by someone else.
         self._fences.closed((done.fence,))
         return done.result if found else None
+
+    async def _commit(self, line: Line, connection: Connection, block: Block) -> None:
+        """Commit; when somebody waits for the line, begin what is theirs in the same round trip."""
+        if self._lines.waiting <= self._beginning:
+            await block.commit()
+            return
+        self._beginning += 1
+        try:
+            await connection.execute(COMMIT_AND_BEGIN)
+        finally:
+            self._beginning -= 1
+        if self._lines.waiting:
+            self._begun[line] = _Begun(connection, block, clock())
+        else:
+            # Whoever waited has given up, or got another line.
+            await self._roll_back(line, block)
 
     async def _begin(self, line: Line) -> tuple[Connection, Block]:
         begun = self._begun.pop(line, None)
@@ -100,7 +116,7 @@ class Transactions:
             line.drop()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Begun:
     """A transaction that nothing was done in yet. To asyncpg it is the block of the one before: that began it."""
 

@@ -40,11 +40,6 @@ UPDATE oncebox.entries
  WHERE id = $1::uuid AND fence = $2::bigint AND state = 1
 RETURNING id
 
--- name: commit_and_begin
--- Ends the transaction of one handler and begins the next one's, in one round trip. Not AND CHAIN: that would hand on the
--- isolation level which a handler chose. Nothing begins when the commit fails.
-COMMIT; BEGIN
-
 -- name: fail
 -- in_progress -> failed_retryable: proof that nothing was executed (attempts + 1, backoff).
 -- unknown -> failed_retryable: the very claim in doubt ended after all with that proof (due now, no attempt).
