@@ -74,11 +74,6 @@ class Caller:
         self._settle = settle
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="oncebox-handler")
 
-    @property
-    def crowd(self) -> int:
-        """Handlers that wait because every connection has one."""
-        return self._transactions.waiting
-
     async def call(self, item: Item) -> Ended:
         """Run the item's handler to its real end. Never raises; a cancel is an end like any other."""
         route = item.route

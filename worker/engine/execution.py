@@ -48,6 +48,7 @@ class Execution:
         tasks: Tasks,
         *,
         limit: int,
+        transactions: int,
         clock: Callable[[], float],
         notice: Notice,
     ) -> None:
@@ -59,6 +60,8 @@ class Execution:
         self._clock = clock
         self._notice = notice
         self._runners = Runners(self._run, tasks, limit=limit)
+        # Runners of their own: waiting for a connection, they would be missing elsewhere.
+        self._transacting = Runners(self._run, tasks, limit=min(limit, transactions))
         self._running: dict[Item, Runner] = {}
         self._gated: list[Item] = []
         self._alone: Item | None = None
@@ -70,8 +73,8 @@ class Execution:
 
     @property
     def crowd(self) -> int:
-        """Items that cannot run before another one ends: too many run, or every connection has a handler."""
-        return self._runners.crowd + self._caller.crowd
+        """Items that cannot run before another one ends."""
+        return self._runners.crowd + self._transacting.crowd
 
     @property
     def guarded(self) -> bool:
@@ -88,12 +91,12 @@ class Execution:
         elif not self._covers(item.fence):
             self._uncovered(item)
         elif route.limit is None:
-            self._runners.start(item)
+            self._runners_of(item).start(item)
         elif route.running >= route.limit:
             route.backlog.append(item)
         else:
             route.running += 1
-            self._runners.start(item)
+            self._runners_of(item).start(item)
 
     def start_all(self, items: Iterable[Item], fence: int) -> None:
         """Start items whose keys were claimed just now, for the first time and under one fence."""
@@ -101,14 +104,16 @@ class Execution:
             for item in items:
                 self.start(item)
             return
-        ready = []
+        ready: list[Item] = []
+        transacting: list[Item] = []
         for item in items:
             route = item.route
             if route.limit is None and not route.circuit.open:
-                ready.append(item)
+                (transacting if route.transactional else ready).append(item)
             else:
                 self.start(item)
         self._runners.start_all(ready)
+        self._transacting.start_all(transacting)
 
     def tick(self) -> None:
         """Called several times a second: deadlines pass, a lease becomes safe again."""
@@ -141,6 +146,9 @@ class Execution:
             task = self._running.get(item)
             if task is not None:
                 task.cancel()
+
+    def _runners_of(self, item: Item) -> Runners:
+        return self._transacting if item.route.transactional else self._runners
 
     def _uncovered(self, item: Item) -> None:
         """Wait for the lease; a claim that was settled with an earlier session is given back: it never started."""
@@ -224,7 +232,7 @@ class Execution:
             self._alone_queued = True
             if item.route.limit is not None:
                 item.route.running += 1
-            self._runners.start(item)
+            self._runners_of(item).start(item)
         else:
             self._alone = None
             self._uncovered(item)

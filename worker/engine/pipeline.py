@@ -38,6 +38,7 @@ class Limits:
 
     in_flight: int
     concurrency: int
+    transactions: int  # transactional handlers that run, or wait for a connection
     claim_batch: int
     claims_in_flight: int
     hold: float
@@ -93,6 +94,7 @@ class Pipeline:
             outside.ledger.lease,
             outside.tasks,
             limit=limits.concurrency,
+            transactions=limits.transactions,
             clock=outside.clock,
             notice=outside.notice,
         )
@@ -173,7 +175,7 @@ class Pipeline:
 
     @property
     def crowd(self) -> int:
-        """Claimed items that cannot start before another one ends."""
+        """Items whose keys are claimed and that cannot start before another one ends."""
         return self._execution.crowd
 
     def reopen(self) -> None:

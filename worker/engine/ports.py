@@ -60,8 +60,6 @@ class ParkingLot(Protocol):
 class Transactions(Protocol):
     """Transactions that commit with the completion."""
 
-    @property
-    def waiting(self) -> int: ...
     async def run(self, id_: bytes, fence: int, body: Callable[[Transaction], Awaitable[Result]]) -> Result | None: ...
 
 

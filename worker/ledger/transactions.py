@@ -32,11 +32,6 @@ class Transactions:
         self._beginning = 0  # commits under way that begin what somebody waits for
         self._begun: dict[Line, _Begun] = {}  # for whoever is given the line next
 
-    @property
-    def waiting(self) -> int:
-        """How many wait for a connection."""
-        return self._lines.waiting
-
     async def run(self, id_: bytes, fence: int, body: Body) -> Result | None:
         """Run the body and commit what it did with the completion; None means someone else decided first: rolled back.
 

@@ -19,10 +19,6 @@ class MemoryTransactions:
         self._fences = fences
         self._database = database
 
-    @property
-    def waiting(self) -> int:
-        return 0  # as many at once as there are
-
     async def run(self, id_: bytes, fence: int, body: Callable[[Transaction], Awaitable[Result]]) -> Result | None:
         """Run the body and apply what it did with the completion; None means someone else decided first."""
         transaction = MemoryTransaction(self._database)
