@@ -164,6 +164,8 @@ def _limits(settings: Settings) -> Limits:
     return Limits(
         in_flight=engine.in_flight,
         concurrency=engine.concurrency,
+        # While one runs on a connection another waits for it: the commit of the first begins its transaction.
+        transactions=2 * settings.database.transaction_connections,
         claim_batch=engine.claim_batch,
         claims_in_flight=engine.claims_in_flight,
         hold=engine.hold.total_seconds(),

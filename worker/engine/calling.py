@@ -32,7 +32,7 @@ class Unfinished:
         return "in doubt" if self.state is State.UNKNOWN else self.error.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Committed:
     """A transactional handler whose completion is committed already."""
 

@@ -1,5 +1,6 @@
 """Claiming: which keys are offered when, and what the answers mean."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -21,6 +22,7 @@ _MOSTLY = 0.5
 # Parts of the window that are claimed, run and completed at the same time.
 _SHARES = 3
 _SMALL = 64  # a window that is not divided
+_MOMENT = 0.02  # seconds
 
 
 class Owner(Protocol):
@@ -28,6 +30,8 @@ class Owner(Protocol):
 
     @property
     def closed(self) -> bool: ...
+    @property
+    def crowd(self) -> int: ...
     def holds(self, item: Item) -> bool: ...
     def skips(self, item: Item) -> bool: ...
     def won(self, item: Item) -> None: ...
@@ -70,6 +74,8 @@ class Claimer:
         self.created = self.retried = 0
         self._known = 0.0  # share of duplicates among what was offered lately
         self.open = 0
+        self._offered_at = -_MOMENT
+        self._look_again: asyncio.TimerHandle | None = None
         self._offers: Batches[Item] = Batches(
             "claim",
             self._claim,
@@ -226,17 +232,35 @@ class Claimer:
         """How many may be claimed at once now.
 
         Never all that `in_flight` allows, so that claiming, running and completing overlap; and no crumbs while there
-        is about to be more room: a call for a few costs nearly as much as one for many.
+        is about to be more room, nor, for a moment, while more is claimed than can start: a call for a few costs nearly
+        as much as one for many.
         """
         if self._owner.closed:
             return 0
         room = self._in_flight - self.open
         if room >= self._share:
             return self._share
-        return 0 if room < self._finisher.completing and room < self._offers.ready else room
+        if room >= self._offers.ready:
+            return room
+        return 0 if room < self._finisher.completing or (room < self._owner.crowd and self._is_early()) else room
+
+    def _is_early(self) -> bool:
+        """Whether the last claims were made just now; if so, look again in a moment, whatever ends meanwhile.
+
+        Among what is ready may be messages whose handlers have nothing to wait for: the crowd is not theirs.
+        """
+        left = self._offered_at + _MOMENT - self._clock()
+        if left > 0 and self._look_again is None:
+            self._look_again = asyncio.get_running_loop().call_later(left, self._look)
+        return left > 0
+
+    def _look(self) -> None:
+        self._look_again = None
+        self._offers.kick()
 
     def _reserve(self, count: int) -> None:
         self.open += count
+        self._offered_at = self._clock()
 
     async def _claim(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)

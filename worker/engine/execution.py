@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from worker.engine.calling import Caller, Ended
+from worker.engine.calling import Caller, Committed, Ended
 from worker.engine.holding import Holding
 from worker.engine.items import CURRENT, Item, Stage
 from worker.engine.ports import Lease, Notice
@@ -19,6 +19,7 @@ from worker.rules.results import Result
 _DANGEROUS = 2
 # How long after it was asked to stop a handler counts as overdue.
 _PATIENCE = 5.0
+_SUCCEEDED = (Result, Committed)
 _CLAIMED, _RUNNING = Stage.CLAIMED, Stage.RUNNING
 
 
@@ -48,6 +49,7 @@ class Execution:
         tasks: Tasks,
         *,
         limit: int,
+        transactions: int,
         clock: Callable[[], float],
         notice: Notice,
     ) -> None:
@@ -59,6 +61,8 @@ class Execution:
         self._clock = clock
         self._notice = notice
         self._runners = Runners(self._run, tasks, limit=limit)
+        # Runners of their own: waiting for a connection, they would be missing elsewhere.
+        self._transacting = Runners(self._run, tasks, limit=min(limit, transactions))
         self._running: dict[Item, Runner] = {}
         self._gated: list[Item] = []
         self._alone: Item | None = None
@@ -67,6 +71,11 @@ class Execution:
 
     def __len__(self) -> int:
         return len(self._running)
+
+    @property
+    def crowd(self) -> int:
+        """Items that cannot run before another one ends."""
+        return self._runners.crowd + self._transacting.crowd
 
     @property
     def guarded(self) -> bool:
@@ -83,12 +92,12 @@ class Execution:
         elif not self._covers(item.fence):
             self._uncovered(item)
         elif route.limit is None:
-            self._runners.start(item)
+            self._runners_of(item).start(item)
         elif route.running >= route.limit:
             route.backlog.append(item)
         else:
             route.running += 1
-            self._runners.start(item)
+            self._runners_of(item).start(item)
 
     def start_all(self, items: Iterable[Item], fence: int) -> None:
         """Start items whose keys were claimed just now, for the first time and under one fence."""
@@ -96,14 +105,16 @@ class Execution:
             for item in items:
                 self.start(item)
             return
-        ready = []
+        ready: list[Item] = []
+        transacting: list[Item] = []
         for item in items:
             route = item.route
             if route.limit is None and not route.circuit.open:
-                ready.append(item)
+                (transacting if route.transactional else ready).append(item)
             else:
                 self.start(item)
         self._runners.start_all(ready)
+        self._transacting.start_all(transacting)
 
     def tick(self) -> None:
         """Called several times a second: deadlines pass, a lease becomes safe again."""
@@ -137,6 +148,9 @@ class Execution:
             if task is not None:
                 task.cancel()
 
+    def _runners_of(self, item: Item) -> Runners:
+        return self._transacting if item.route.transactional else self._runners
+
     def _uncovered(self, item: Item) -> None:
         """Wait for the lease; a claim that was settled with an earlier session is given back: it never started."""
         if self._safe():
@@ -168,7 +182,7 @@ class Execution:
         if route.durations is not None:
             # Its deadline says when it began, also after waiting for a thread or a connection.
             route.durations.append(self._clock() - item.deadline + route.timeout)
-        if not route.circuit.calm or ended.__class__ is not Result:
+        if not route.circuit.calm or ended.__class__ not in _SUCCEEDED:
             self._holding.ended(item, ended)
         self._owner.ended(item, ended)
         if route.limit is not None or self._alone is not None:
@@ -221,7 +235,7 @@ class Execution:
             self._alone_queued = True
             if item.route.limit is not None:
                 item.route.running += 1
-            self._runners.start(item)
+            self._runners_of(item).start(item)
         else:
             self._alone = None
             self._uncovered(item)

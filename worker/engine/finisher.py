@@ -22,11 +22,14 @@ from worker.rules.writes import Doubted, Failed, Parking, Place, Released
 
 # Reasons whose dead letters tell what the entry says.
 _FROM_THE_ROW = frozenset({"misuse", "retries_exhausted", "crash_loop"})
+_TOGETHER = 0.002  # seconds
 
 
 class Owner(Protocol):
     """Who moves items on after their outcome is durable."""
 
+    @property
+    def crowd(self) -> int: ...
     def completed(self, items: Sequence[Item]) -> None: ...
     def finish(self, item: Item, outcome: Outcome) -> None: ...
     def claim_over(self, item: Item, *, again: bool = False) -> None: ...
@@ -80,6 +83,7 @@ class Finisher:
         self._now = now
         self._notice = notice
         self._chance = random.Random()
+        self._stored: list[Item] = []
         self._done: Batches[Item] = Batches("complete", self._complete, tasks, size=batch, calls=2, crumbs=CRUMBS)
         self._failed: Batches[tuple[Item, str]] = Batches("fail", self._fail, tasks, size=batch, calls=1)
         self._doubted: Batches[tuple[Item, str]] = Batches("doubt", self._doubt, tasks, size=batch, calls=1)
@@ -101,7 +105,7 @@ class Finisher:
 
     @property
     def busy(self) -> int:
-        return sum(len(batches) for batches in self._all)
+        return sum(len(batches) for batches in self._all) + len(self._stored)
 
     @property
     def completing(self) -> int:
@@ -115,6 +119,16 @@ class Finisher:
     def complete(self, item: Item, result: Result) -> None:
         item.result = result
         self._done.add(item)
+
+    def completed(self, item: Item) -> None:
+        """Its result is stored already: tell the owner; while others crowd, together with those that follow."""
+        if not self._stored:
+            asyncio.get_running_loop().call_later(_TOGETHER if self._owner.crowd else 0, self._tell_stored)
+        self._stored.append(item)
+
+    def _tell_stored(self) -> None:
+        stored, self._stored = self._stored, []
+        self._owner.completed(stored)
 
     def fail(self, item: Item, error: str) -> None:
         self._failed.add((item, error))

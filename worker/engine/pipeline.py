@@ -38,6 +38,7 @@ class Limits:
 
     in_flight: int
     concurrency: int
+    transactions: int  # transactional handlers that run, or wait for a connection
     claim_batch: int
     claims_in_flight: int
     hold: float
@@ -93,6 +94,7 @@ class Pipeline:
             outside.ledger.lease,
             outside.tasks,
             limit=limits.concurrency,
+            transactions=limits.transactions,
             clock=outside.clock,
             notice=outside.notice,
         )
@@ -170,6 +172,11 @@ class Pipeline:
     def closed(self) -> bool:
         """Whether nothing may be claimed now."""
         return self.stopping or self._execution.guarded
+
+    @property
+    def crowd(self) -> int:
+        """Items whose keys are claimed and that cannot start before another one ends."""
+        return self._execution.crowd
 
     def reopen(self) -> None:
         """What could not be claimed for a while may be claimed again."""
@@ -273,7 +280,7 @@ class Pipeline:
             case Committed():
                 self.end(item)
                 item.result = ended.result
-                self.completed((item,))
+                self._finisher.completed(item)
             case Unfinished(State.FAILED_RETRYABLE, error, True):
                 self._finisher.fail(item, error)
             case Unfinished(State.FAILED_RETRYABLE, _, False):

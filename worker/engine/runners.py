@@ -31,6 +31,11 @@ class Runners:
         self._context = contextvars.copy_context()
         self._clean = tuple(self._context.items())
 
+    @property
+    def crowd(self) -> int:
+        """Items that wait because as many run as may."""
+        return 0 if self._idle or self._count < self._limit else len(self._ready)
+
     def start(self, item: Item) -> None:
         """Run an item as soon as a runner is free."""
         self._ready.append(item)

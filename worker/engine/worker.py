@@ -203,7 +203,7 @@ class Worker:
         """Stop reading; let handlers end within the drain time, then ask them to; make outcomes durable; commit."""
         self._stopping.set()
         pipeline = self._pipeline
-        pipeline.room.set()
+        pipeline.room.set()  # the reader may wait for it
         pipeline.stop(self.consumer.lanes)
         if not await self._until(lambda: not pipeline.running(), self._pace.drain):
             self._notice("drain_time_over", handlers=len(pipeline.running()), next="cancelling them")

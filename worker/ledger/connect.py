@@ -185,6 +185,11 @@ class Lines:
         self._free = list(self._all)
         self._waiting: deque[asyncio.Future[Line]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a line; nobody while one is free."""
+        return len(self._waiting)
+
     async def open(self, *queries: str) -> None:
         """Open every line ahead, and let it learn the types of these statements: the first calls need not.
 
@@ -196,18 +201,12 @@ class Lines:
             if isinstance(answer, BaseException) and not isinstance(answer, ServiceUnavailable):
                 raise answer
 
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[Line]:
+    def take(self) -> "Turn":
         """A line of one's own for a while; waits for a free one as long as that takes."""
-        line = self._free.pop() if self._free else await self._wait()
-        try:
-            yield line
-        except BaseException:
-            # Cancelled or failed in the middle of a statement: the connection may still be busy with it.
-            line.drop()
-            raise
-        finally:
-            self._hand_on(line)
+        return Turn(self)
+
+    async def take_up(self) -> Line:
+        return self._free.pop() if self._free else await self._wait()
 
     async def _wait(self) -> Line:
         turn: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
@@ -217,10 +216,13 @@ class Lines:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 # Cancelled in the moment between being given the line and taking it.
-                self._hand_on(turn.result())
+                self.hand_on(turn.result())
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
             raise
 
-    def _hand_on(self, line: Line) -> None:
+    def hand_on(self, line: Line) -> None:
+        """Give the line to whoever waits longest."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -231,6 +233,25 @@ class Lines:
     async def close(self) -> None:
         for line in self._all:
             await line.close()
+
+
+class Turn:
+    """The time for which somebody has a line."""
+
+    __slots__ = ("_line", "_lines")
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    async def __aenter__(self) -> Line:
+        self._line = await self._lines.take_up()
+        return self._line
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            # Cancelled or failed in the middle of a statement: the connection may still be busy with it.
+            self._line.drop()
+        self._lines.hand_on(self._line)
 
 
 def _unwatched(statement: str, seconds: float, broke: bool) -> None:

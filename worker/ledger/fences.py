@@ -1,6 +1,5 @@
 """Fences, drawn ahead in blocks, and which of them are open or lost."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from worker.ledger.clock import clock
@@ -56,13 +55,14 @@ class Fences:
 
     def closed(self, fences: Iterable[int]) -> None:
         """Claims left in_progress, one fence each; a claim must be told once, or its batch looks finished too early."""
-        for fence, claims in Counter(fences).items():
-            left = self._open.pop(fence, None)
+        for fence in fences:
+            left = self._open.get(fence)
             if left is None:
                 continue
-            if left > claims:
-                self._open[fence] = left - claims
+            if left > 1:
+                self._open[fence] = left - 1
             else:
+                del self._open[fence]
                 self._finished.append(fence)
 
     def held(self) -> set[int]:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from asyncpg.pgproto.pgproto import UUID
 from asyncpg.transaction import Transaction as Block
 
+from worker.ledger.clock import clock
 from worker.ledger.connect import BROKEN, Connection, Line, Lines, unavailable
 from worker.ledger.fences import Fences
 from worker.ledger.finals import text
@@ -14,7 +16,10 @@ from worker.rules.results import Result
 from worker.rules.writes import Done
 
 Body = Callable[[Transaction], Awaitable[Result]]
+# Not AND CHAIN: the next would inherit what the first chose, as isolation. Nothing begins when the commit is refused.
+COMMIT_AND_BEGIN = "COMMIT; BEGIN"
 _ROLLBACK = 5.0
+_FRESH = 0.5  # seconds
 
 
 class Transactions:
@@ -24,6 +29,8 @@ class Transactions:
         self._lines = lines
         self._queries = queries
         self._fences = fences
+        self._beginning = 0  # commits under way that begin what somebody waits for
+        self._begun: dict[Line, _Begun] = {}  # for whoever is given the line next
 
     async def run(self, id_: bytes, fence: int, body: Body) -> Result | None:
         """Run the body and commit what it did with the completion; None means someone else decided first: rolled back.
@@ -51,7 +58,7 @@ class Transactions:
         try:
             found = await connection.fetch(self._queries["complete_one"], *_arguments(done))
             if found:
-                await block.commit()
+                await self._commit(line, connection, block)
         except BROKEN as error:
             line.drop()
             raise unavailable(error) from error
@@ -61,8 +68,31 @@ class Transactions:
         self._fences.closed((done.fence,))
         return done.result if found else None
 
-    async def _begin(self, line: Line) -> tuple[Connection, Block]:
+    async def _commit(self, line: Line, connection: Connection, block: Block) -> None:
+        """Commit; when somebody waits for the line, begin what is theirs in the same round trip."""
+        if self._lines.waiting <= self._beginning:
+            await block.commit()
+            return
+        self._beginning += 1
         try:
+            await connection.execute(COMMIT_AND_BEGIN)
+        finally:
+            self._beginning -= 1
+        if self._lines.waiting:
+            self._begun[line] = _Begun(connection, block, clock())
+        else:
+            # Whoever waited has given up, or got another line.
+            await self._roll_back(line, block)
+
+    async def _begin(self, line: Line) -> tuple[Connection, Block]:
+        begun = self._begun.pop(line, None)
+        try:
+            connection = await line.connection()
+            if begun is not None and begun.connection is connection:
+                if clock() - begun.at < _FRESH:
+                    return connection, begun.block
+                # Nobody took it at once: what the handler takes for now would be the past.
+                await begun.block.rollback()
             return await _start(line)
         except BROKEN:
             line.drop()
@@ -79,6 +109,15 @@ class Transactions:
                 await block.rollback()
         except BROKEN:
             line.drop()
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A transaction that nothing was done in yet. To asyncpg it is the block of the one before: that began it."""
+
+    connection: Connection
+    block: Block
+    at: float
 
 
 def _arguments(done: Done) -> tuple[object, ...]:

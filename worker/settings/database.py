@@ -27,7 +27,7 @@ class DatabaseSettings(Group):
     """For claims, look-ups and completions. More: little gain, more load. Fewer: batches wait for one another."""
 
     transaction_connections: Annotated[int, Field(ge=1, le=1000)] = 16
-    """Transactional handlers running at once. More: more backends on the server. Fewer: those handlers wait."""
+    """Transactional handlers running at once, beside others. More: more backends on the server. Fewer: those wait."""
 
     statement_timeout: Annotated[Duration, between("100ms", "10m")] = timedelta(seconds=10)
     """Longer: a stuck server is noticed later. Shorter: a busy server's answers are thrown away and asked for again."""

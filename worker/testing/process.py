@@ -183,6 +183,7 @@ def _limits(settings: EngineSettings) -> Limits:
     return Limits(
         in_flight=settings.in_flight,
         concurrency=settings.concurrency,
+        transactions=settings.concurrency,
         claim_batch=settings.claim_batch,
         claims_in_flight=settings.claims_in_flight,
         hold=settings.hold.total_seconds(),
