@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from pydantic import BaseModel
 
 from tests.backlog.telling import Telling
@@ -68,14 +67,6 @@ def body(key: str, **more: Any) -> bytes:
 
 def orders(keys: Sequence[str]) -> list[Sent | bytes]:
     return [body(key) for key in keys]
-
-
-def put_group(site: Site, topic: str, offsets: dict[int, int]) -> None:
-    """Where the live group is, while it is down."""
-    places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-    wanted = ConsumerGroupTopicPartitions(site.group, places)
-    answer = site.admin.alter_consumer_group_offsets([wanted])[site.group].result(10)
-    assert [p.error for p in answer.topic_partitions] == [None] * len(places)
 
 
 async def replayed(site: Site, shop: Shop, telling: Telling, plan: Plan | None = None, **changes: str) -> int:

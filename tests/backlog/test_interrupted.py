@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.backlog.process import Command
-from tests.backlog.shop import put_group
 from tests.engine.load import message
 from tests.engine.site import Site
 from tests.stack.client import Sent
@@ -43,7 +42,7 @@ async def test_half_done_half_missing_killed_twice_beside_live_traffic(site: Sit
         pairs = [key for pair in zip(done, missing, strict=True) for key in pair]
         places = await asyncio.to_thread(site.produce, topic, [Sent(message(k), key=k.encode()) for k in pairs])
         ends = {p: max(o for q, o in places if q == p) + 1 for p in range(PARTITIONS)}
-        put_group(site, topic, ends)
+        site.put_group(topic, ends)
         live = Command(site, "run", REGISTRY)
         async with traffic(site, topic, missing) as lively:
             # Not faster than it can be killed.

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 
-from tests.backlog.shop import EVERYTHING, TO_THE_END, Shop, body, foretold, orders, put_group, replayed, resumed
+from tests.backlog.shop import EVERYTHING, TO_THE_END, Shop, body, foretold, orders, replayed, resumed
 from tests.backlog.telling import Telling
 from tests.engine.site import Site
 from tests.waiting import eventually
@@ -129,7 +129,7 @@ async def test_what_was_done_and_forgotten_is_refused_unless_told_otherwise(site
     await site.fetch("UPDATE oncebox.samples SET at = at - interval '31 days'")
     await site.fetch("DELETE FROM oncebox.entries WHERE key IN ('k0', 'k1')")
     site.produce(shop.topic, orders(["new"]))
-    put_group(site, shop.topic, {0: 5})
+    site.put_group(shop.topic, {0: 5})
     told = await foretold(site, shop, telling, Plan(shop.topic, EVERYTHING))
     assert told["classes"] == {"beyond_ttl": 2, "replay": 2, "run": 1}
     assert told["examples"] == {"beyond_ttl": [f"{shop.topic}/0@0", f"{shop.topic}/0@1"]}

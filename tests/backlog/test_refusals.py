@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.backlog.process import Desk
-from tests.backlog.shop import body, put_group
+from tests.backlog.shop import body
 from tests.cli.command import complaint
 from tests.engine.site import Site
 from tests.stack.client import Sent
@@ -35,7 +35,7 @@ async def test_a_window_without_records_is_no_error(desk: Desk) -> None:
     answer = await desk.type("replay", desk.topic, "shop", "--since", "1h")
     assert answer.code == 0, answer
     assert "has no place yet" in answer.output
-    put_group(desk.site, desk.topic, {0: 1, 1: 0})
+    desk.site.put_group(desk.topic, {0: 1, 1: 0})
     answer = await desk.type("replay", desk.topic, "shop", "--since", "2100-01-01T00:00:00Z")
     assert answer.code == 0, answer
     assert "no record" in answer.output
@@ -95,7 +95,7 @@ async def test_what_is_not_there_is_named(desk: Desk) -> None:
 async def test_retention_that_removed_a_part_is_told_with_the_range(desk: Desk) -> None:
     site, topic = desk.site, desk.topic
     site.produce(topic, [Sent(body(f"k{n}"), partition=0, timestamp_ms=1_700_000_000_000 + n) for n in range(10)])
-    put_group(site, topic, {0: 10, 1: 0})
+    site.put_group(topic, {0: 10, 1: 0})
     for future in site.admin.delete_records([TopicPartition(topic, 0, 6)]).values():
         future.result(10)
     typed = ("replay", topic, "shop", "--since", "2020-01-01T00:00:00Z")

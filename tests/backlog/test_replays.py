@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.backlog.shop import EVERYTHING, TO_THE_END, Shop, body, foretold, orders, put_group, replayed
+from tests.backlog.shop import EVERYTHING, TO_THE_END, Shop, body, foretold, orders, replayed
 from tests.backlog.telling import Telling
 from tests.engine.site import Site
 from tests.stack.client import Sent
@@ -60,7 +60,7 @@ async def test_the_dry_run_says_what_the_run_then_does(site: Site, telling: Tell
 async def test_it_does_not_run_ahead_of_the_live_group(site: Site, telling: Telling) -> None:
     shop = Shop(site.topic(2))
     site.produce(shop.topic, orders([f"k{n}" for n in range(20)]))
-    put_group(site, shop.topic, {0: 4, 1: 3})
+    site.put_group(shop.topic, {0: 4, 1: 3})
     assert await replayed(site, shop, telling, Plan(shop.topic, EVERYTHING)) == 0
     assert sum(shop.ran.values()) == 7
     assert site.committed_offsets(shop.topic) == {0: 4, 1: 3}

@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncpg
 from confluent_kafka import Consumer as Reader
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.engine.nursery import Forked, nursery
@@ -160,6 +160,17 @@ class Site:
         partitions = self.admin.list_topics(timeout=10).topics[topic].partitions
         found = self.committed([TopicPartition(topic, number) for number in partitions])
         return {partition: offset for (_, partition), offset in found.items()}
+
+    def put_group(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Move the group, while it is down; a coordinator that is coming up refuses that inside its answer."""
+        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        wanted = ConsumerGroupTopicPartitions(self.group, places)
+
+        def taken() -> bool:
+            answer = self.admin.alter_consumer_group_offsets([wanted])[self.group].result(10)
+            return all(place.error is None for place in answer.topic_partitions)
+
+        eventually_sync(taken, 20, "the offsets of the group were not taken", every=0.1)
 
     async def drained(self, *topics: str, within: float = 60) -> None:
         """Wait until the group has committed everything these topics hold."""

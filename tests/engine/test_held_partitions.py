@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from tests.engine.site import Site
 from tests.engine.test_outage import catch_up, message, prune, registry_for
@@ -38,13 +38,6 @@ async def create_anew(site: Site, topic: str) -> None:
         return True
 
     await eventually(lambda: asyncio.to_thread(again), 20, "the topic is not gone", every=0.2)
-
-
-def commit(site: Site, topic: str, offset: int) -> bool:
-    """Whether the offset was taken: a coordinator that is coming up refuses it inside its answer."""
-    place = ConsumerGroupTopicPartitions(site.group, [TopicPartition(topic, 0, offset)])
-    site.admin.alter_consumer_group_offsets([place])[site.group].result(10)
-    return site.committed_offsets(topic) == {0: offset}
 
 
 async def test_a_topic_that_was_created_anew_is_held_until_an_operator_retires_its_feed(
@@ -96,7 +89,7 @@ async def test_a_place_that_retention_overtook_goes_on_at_the_first_record_left(
     name, ran = site.topic(), Counter[str]()
     registry = registry_for(name, ran)
     site.produce(name, [message(str(n)) for n in range(20)])
-    await eventually(lambda: asyncio.to_thread(commit, site, name, 5), 20, "the offset was not taken", every=0.2)
+    await asyncio.to_thread(site.put_group, name, {0: 5})
     for future in site.admin.delete_records([TopicPartition(name, 0, 10)]).values():
         future.result(10)
     async with site.worker(registry):

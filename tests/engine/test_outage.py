@@ -11,7 +11,6 @@ from confluent_kafka import KafkaException, TopicPartition
 from pydantic import BaseModel
 
 from tests.engine.site import Site
-from tests.engine.test_rewound import rewind
 from tests.shifting import let_time_pass
 from tests.stack.client import Sent
 from tests.waiting import eventually
@@ -113,7 +112,7 @@ async def test_neither_rewound_offsets_nor_a_new_group_run_what_was_finished_and
     assert set(done.values()) == {1}
     assert len(done) == 11
 
-    await asyncio.to_thread(rewind, site, name)
+    await asyncio.to_thread(site.put_group, name, {0: 0})
     await site.run(registry)
     assert ran == done
     assert [letter.reason for letter in site.dead_letters(name)] == ["beyond_ttl"] * 10
@@ -147,6 +146,6 @@ async def test_what_was_pruned_the_moment_a_stuck_record_was_finished_is_not_run
     assert (await site.states())["behind"] == "completed"
     await prune(site)
     assert "behind" not in await site.states()
-    await asyncio.to_thread(rewind, site, name)
+    await asyncio.to_thread(site.put_group, name, {0: 0})
     await site.run(registry)
     assert ran["behind"] == 1

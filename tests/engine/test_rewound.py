@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel
 
@@ -47,7 +46,7 @@ async def test_a_position_finished_before_the_ttl_is_not_run_again(
     await site.fetch("UPDATE oncebox.samples SET at = at - interval '31 days'")
     await site.fetch("DELETE FROM oncebox.entries WHERE key IN ('k0', 'k1')")
     site.produce(name, bodies[4:])
-    rewind(site, name)
+    site.put_group(name, {0: 0})
     await site.run(registry_for(name, ran))
     assert ran == Counter({f"k{n}": 1 for n in range(6)})
     letters = consume_all(f"dlq.{name}")
@@ -68,7 +67,7 @@ async def test_neither_are_those_in_line_behind_others(
         await eventually(lambda: site.fetch(sampled), 20, "no sample of the watermark", every=0.1)
     await site.fetch("UPDATE oncebox.samples SET at = at - interval '31 days'")
     await site.fetch("DELETE FROM oncebox.entries")
-    rewind(site, name)
+    site.put_group(name, {0: 0})
     await site.run(registry_for(name, ran))
     assert ran == Counter({f"k{n}": 1 for n in range(6)})
     assert {dict(s.headers)["oncebox.reason"] for s in consume_all(f"dlq.{name}")} == {b"beyond_ttl"}
@@ -89,10 +88,3 @@ async def test_without_committed_offsets_the_stored_watermark_is_the_place(site:
     site.produce(name, [b'{"id":"new"}'])
     await site.run(registry_for(name, ran))
     assert ran == Counter({"k0": 1, "k1": 1, "k2": 1, "new": 1})
-
-
-def rewind(site: Site, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": site.bootstrap})
-    wanted = ConsumerGroupTopicPartitions(site.group, [TopicPartition(topic, 0, 0)])
-    answer = admin.alter_consumer_group_offsets([wanted])[site.group].result(10)
-    assert answer.topic_partitions[0].error is None

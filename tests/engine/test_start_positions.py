@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pydantic import BaseModel
 
@@ -70,8 +70,7 @@ async def test_a_committed_offset_outside_the_log_holds_its_partition_and_alerts
     name = site.topic(2)
     site.extra["VICTIM_TOPICS"] = f"external={name}"
     site.produce(name, [Sent(message(f"p{p}-{n}"), partition=p) for n in range(20) for p in (0, 1)])
-    place = ConsumerGroupTopicPartitions(site.group, [TopicPartition(name, p, 5) for p in (0, 1)])
-    site.admin.alter_consumer_group_offsets([place])[site.group].result(10)
+    site.put_group(name, {0: 5, 1: 5})
     for future in site.admin.delete_records([TopicPartition(name, 0, 10)]).values():
         future.result(10)
     worker = site.spawn()
@@ -92,8 +91,7 @@ async def test_a_committed_offset_outside_the_log_holds_its_partition_and_alerts
 async def test_a_held_partition_ends_a_run_until_idle_with_an_error_when_the_others_are_finished(site: Site) -> None:
     name, ran = site.topic(2), Counter[str]()
     site.produce(name, [Sent(message(f"p{p}-{n}"), partition=p) for n in range(20) for p in (0, 1)])
-    place = ConsumerGroupTopicPartitions(site.group, [TopicPartition(name, p, 5) for p in (0, 1)])
-    site.admin.alter_consumer_group_offsets([place])[site.group].result(10)
+    site.put_group(name, {0: 5, 1: 5})
     for future in site.admin.delete_records([TopicPartition(name, 0, 10)]).values():
         future.result(10)
     with pytest.raises(OnceboxError, match=f"{name}/0 is held"):
