@@ -39,7 +39,7 @@ class EngineFigures:
         self._engine = engine
         self._durations = Histograms(_DURATION, BY_NAME[_DURATION].buckets)
         self._delays = Histograms(_DELAY, BY_NAME[_DELAY].buckets)
-        engine.pipeline.delays = []
+        engine.pipeline.counts.delays = []
         for route in engine.routes:
             route.durations = []
             self._durations.of(route.name)
@@ -68,7 +68,7 @@ class EngineFigures:
 
     def _of_pipeline(self) -> Iterator[Sample]:
         pipeline = self._engine.pipeline
-        for topic, count in pipeline.refused.items():
+        for topic, count in pipeline.counts.refused.items():
             yield "oncebox_records_total", (topic, "none", Outcome.DEAD_LETTERED.value), count
         created, retried = pipeline.claims_made
         results = Counter({"created": created, "retried": retried} | dict.fromkeys(_RESULTS.values(), 0))
@@ -88,8 +88,8 @@ class EngineFigures:
                 # What never got its thread or connection has no beginning, and no duration.
                 self._durations.of(route.name).add([value for value in values if value >= 0.0])
         pipeline = self._engine.pipeline
-        if pipeline.delays:
-            delays, pipeline.delays = pipeline.delays, []
+        if pipeline.counts.delays:
+            delays, pipeline.counts.delays = pipeline.counts.delays, []
             for topic, seconds in delays:
                 self._delays.of(topic).observe(seconds)
 

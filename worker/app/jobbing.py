@@ -43,7 +43,7 @@ def count_outcomes(engine: Engine, before: Mapping[str, int]) -> Counter[str]:
     for route in engine.routes:
         for outcomes in route.outcomes.values():
             counts.update({outcome.value: n for outcome, n in outcomes.items()})
-    counts["dead_lettered"] += sum(engine.pipeline.refused.values())
+    counts["dead_lettered"] += sum(engine.pipeline.counts.refused.values())
     return counts
 
 

@@ -141,7 +141,7 @@ class _Member:
             for topic, outcomes in sorted(route.outcomes.items()):
                 for outcome, count in sorted(outcomes.items()):
                     notice("records_finished", topic=topic, operation=route.name, outcome=outcome.value, count=count)
-        for topic, count in sorted(self._engine.pipeline.refused.items()):
+        for topic, count in sorted(self._engine.pipeline.counts.refused.items()):
             notice("records_refused", topic=topic, count=count)
         notice("worker_stopped")
 

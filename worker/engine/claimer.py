@@ -1,6 +1,5 @@
-"""Claiming: which keys are offered when, and what the answers mean."""
+"""Claiming: which keys are offered when."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -8,21 +7,16 @@ from typing import Protocol
 from worker.engine.batches import CRUMBS, Batches
 from worker.engine.finisher import Finisher
 from worker.engine.items import Item, Stage
+from worker.engine.judging import Judge
 from worker.engine.ports import Claims, Filter
 from worker.engine.tasks import Tasks
 from worker.engine.waiting import Waiting
-from worker.rules.document import Document
-from worker.rules.entries import Answer, Row, Won, answer
-from worker.rules.fingerprint import FORMAT
-from worker.rules.reasons import Reason
+from worker.engine.window import Window
+from worker.rules.entries import Answer, Row, Won
 
 # Shares of duplicates from which asking the filter, and looking up before claiming, pay.
 _SOME = 0.1
 _MOSTLY = 0.5
-# Parts of the window that are claimed, run and completed at the same time.
-_SHARES = 3
-_SMALL = 64  # a window that is not divided
-_MOMENT = 0.02  # seconds
 
 
 class Owner(Protocol):
@@ -63,19 +57,14 @@ class Claimer:
         self._filter = filter_
         self._finisher = finisher
         self._owner = owner
-        self._in_flight = in_flight
-        self._share = max(in_flight // _SHARES, min(in_flight, _SMALL))
+        self._judge = Judge(claims, finisher, owner, self, hold=hold, crash_cap=crash_cap, clock=clock)
+        self._window = Window(in_flight, self.reopen, clock)
         self._hold = hold
-        self._crash_cap = crash_cap
         self._clock = clock
         self._holders: dict[bytes, Item] = {}
         self._behind: dict[bytes, list[Item]] = {}
-        self.answers: Counter[Answer] = Counter()
         self.created = self.retried = 0
         self._known = 0.0  # share of duplicates among what was offered lately
-        self.open = 0
-        self._offered_at = -_MOMENT
-        self._look_again: asyncio.TimerHandle | None = None
         self._offers: Batches[Item] = Batches(
             "claim",
             self._claim,
@@ -84,12 +73,26 @@ class Claimer:
             calls=calls,
             crumbs=CRUMBS,
             room=self._room,
-            reserve=self._reserve,
+            reserve=self._window.reserve,
         )
         self._again: Batches[Item] = Batches("claim again", self._claim_again, tasks, size=batch, calls=1)
         self._seen_before: Batches[Item] = Batches("seen before", self._look_back, tasks, size=batch, calls=1)
-        self.waiting = Waiting(claims, self.judge, self._too_long, hold=hold)
         tasks.spawn(self.waiting.watch(clock), "waiting")
+
+    @property
+    def open(self) -> int:
+        """Claims that have not ended, those being made included."""
+        return self._window.open
+
+    @property
+    def waiting(self) -> Waiting:
+        """What waits for others, or for its time."""
+        return self._judge.waiting
+
+    @property
+    def answers(self) -> Counter[Answer]:
+        """What rows meant, so far."""
+        return self._judge.answers
 
     def offer(self, items: Iterable[Item]) -> None:
         self._offers.extend(items)
@@ -144,14 +147,19 @@ class Claimer:
         if following is None or following.stage is not Stage.LINED_UP:
             return
         ahead = following.ahead
-        if ahead is not None and not ahead.first and 2 * self.open > self._in_flight:
+        if ahead is not None and not ahead.first and self._window.scarce:
             # Where room is scarce it is for the first ones: three claims for each line would let fewer lines run.
             return
         self.judge_again(following)
 
+    def claim_again(self, item: Item) -> None:
+        """Its entry failed provably and is due: claim it once more."""
+        item.stage = Stage.OFFERED
+        self._again.add(item)
+
     def over(self, item: Item, *, again: bool = False) -> None:
         """The item's claim has ended; with `again` it is judged by the row, as are those that waited for it here."""
-        self.open -= 1
+        self._window.open -= 1
         if self._holders.get(item.id) is item:
             del self._holders[item.id]
         if again:
@@ -173,48 +181,12 @@ class Claimer:
         for item in items:
             if holders.get(item.id) is item:
                 del holders[item.id]
-        self.open -= len(items)
+        self._window.open -= len(items)
         if self._behind:
             for item in items:
                 for waiter in self._behind.pop(item.id, ()):
                     self.judge_again(waiter)
         self._offers.kick()
-
-    def judge(self, item: Item, row: Row | None) -> None:
-        """Act on what the row says about an item that did not win its key."""
-        if item.revoked:
-            return
-        if row is None:
-            # Pruned between two statements, or the session ended: claim again, not in a hot loop.
-            self.waiting.later(item, 0.05, self.judge_again)
-            return
-        verdict = self._answer(item, row)
-        self.answers[verdict] += 1
-        match verdict:
-            case Answer.REPLAY:
-                self._owner.end(item)
-                self._finisher.replay(item, row)
-            case Answer.MISUSE:
-                self._dead_letter(item, row, "misuse", "the key was used before with another payload")
-            case Answer.WAIT:
-                self.waiting.elsewhere(item, self._clock())
-            case Answer.DOUBT:
-                self._park(item, "unknown", None)
-            case Answer.DUE:
-                item.stage = Stage.OFFERED
-                self._again.add(item)
-            case Answer.LATER:
-                self._wait_or_park(item, row.due_in or 0.0)
-            case Answer.EXHAUSTED:
-                self._dead_letter(item, row, "retries_exhausted", f"{row.attempts} attempts failed")
-            case Answer.CRASH_LOOP:
-                self._dead_letter(item, row, "crash_loop", f"{row.crashes} workers died while they ran it")
-
-    def _answer(self, item: Item, row: Row) -> Answer:
-        fingerprint = item.fingerprint
-        if row.format != FORMAT:
-            fingerprint = item.route.fingerprint.digest_as(row.format, Document(item.record.value))
-        return answer(row, fingerprint, item.plan, self._crash_cap)
 
     def tick(self) -> None:
         """Park what has waited too long for a claim of its own key here; claim what waits for a call that hangs."""
@@ -226,45 +198,16 @@ class Claimer:
                 self._behind[id_] = [item for item in items if item not in impatient]
                 for item in impatient:
                     if not item.revoked:
-                        self._too_long(item)
+                        self._judge.too_long(item)
 
     def _room(self) -> int:
-        """How many may be claimed at once now.
-
-        Never all that `in_flight` allows, so that claiming, running and completing overlap; and no crumbs while there
-        is about to be more room, nor, for a moment, while more is claimed than can start: a call for a few costs nearly
-        as much as one for many.
-        """
         if self._owner.closed:
             return 0
-        room = self._in_flight - self.open
-        if room >= self._share:
-            return self._share
-        if room >= self._offers.ready:
-            return room
-        return 0 if room < self._finisher.completing or (room < self._owner.crowd and self._is_early()) else room
-
-    def _is_early(self) -> bool:
-        """Whether the last claims were made just now; if so, look again in a moment, whatever ends meanwhile.
-
-        Among what is ready may be messages whose handlers have nothing to wait for: the crowd is not theirs.
-        """
-        left = self._offered_at + _MOMENT - self._clock()
-        if left > 0 and self._look_again is None:
-            self._look_again = asyncio.get_running_loop().call_later(left, self._look)
-        return left > 0
-
-    def _look(self) -> None:
-        self._look_again = None
-        self._offers.kick()
-
-    def _reserve(self, count: int) -> None:
-        self.open += count
-        self._offered_at = self._clock()
+        return self._window.room(self._offers.ready, self._finisher.completing, self._owner.crowd)
 
     async def _claim(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)
-        self.open -= len(offered) - len(batch)
+        self._window.open -= len(offered) - len(batch)
         if not batch:
             self._offers.kick()
             return
@@ -290,7 +233,7 @@ class Claimer:
             lost += 1
             row = claimed.rows.get(item.id)
             if row is not None and not item.revoked:
-                match self._answer(item, row):
+                match self._judge.answer(item, row):
                     case Answer.REPLAY:
                         replayed.append((item, row))
                         continue
@@ -299,7 +242,7 @@ class Claimer:
                         self._again.add(item)
                         continue
             self.over(item)
-            self.judge(item, row)
+            self._judge.judge(item, row)
         self.created += offered_now - lost
         self._learn(lost / offered_now)
         if replayed:
@@ -338,7 +281,7 @@ class Claimer:
         for item in batch:
             row = rows.get(item.id)
             if row is not None:
-                self.judge(item, row)
+                self._judge.judge(item, row)
             elif not item.revoked:
                 self._owner.end(item)
                 detail = "finished before, longer ago than its entry is kept: it may have been done"
@@ -347,7 +290,7 @@ class Claimer:
     async def _claim_again(self, offered: list[Item]) -> None:
         holding = [item for item in offered if self._holders.get(item.id) is item]
         batch = holding + self._hold_keys(item for item in offered if item not in holding)
-        self.open += len(batch) - len(holding)
+        self._window.open += len(batch) - len(holding)
         if not batch:
             return
         sent = self._clock()
@@ -384,24 +327,3 @@ class Claimer:
         item.claimed_at = sent
         item.stage = Stage.CLAIMED
         self._owner.won(item)
-
-    def _wait_or_park(self, item: Item, delay: float) -> None:
-        if delay <= self._hold:
-            self.waiting.later(item, delay, self.judge_again)
-        else:
-            self._park(item, "retry", delay)
-
-    def _dead_letter(self, item: Item, row: Row, reason: Reason, detail: str) -> None:
-        item.attempts, item.crashes, item.failed_at = row.attempts, row.crashes, row.failed_at
-        self._owner.end(item)
-        self._finisher.dead_letter(item, reason, detail, row)
-
-    def _too_long(self, item: Item) -> None:
-        self._park(item, "hold", self._hold)
-
-    def _park(self, item: Item, reason: str, due: float | None) -> None:
-        if self._owner.skips(item):
-            # Parked, its offset would be committed, and it would run after all.
-            return
-        self._owner.end(item)
-        self._finisher.park(item, reason, due)

@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.engine.calling import Caller, Committed, Ended, Superseded, Unfinished
 from worker.engine.claimer import Claimer
+from worker.engine.counts import Counts
 from worker.engine.execution import Execution
 from worker.engine.finisher import Finisher
 from worker.engine.holding import Holding
@@ -70,10 +69,7 @@ class Pipeline:
         self.paused_topics: frozenset[str] = frozenset()  # those that no handler may take records of
         self._skips: Mapping[Position, str] = {}  # records to be dead-lettered, with the operator's reason
         self._ordered = False  # whether operators hold back or skip anything: one look per record
-        self.refused: Counter[str] = Counter()  # records that no handler could be found for, by topic
-        self.delays: list[tuple[str, float]] | None = (
-            None  # topic and seconds of some records, if someone wants to know
-        )
+        self.counts = Counts()
         self.room = asyncio.Event()
         self._finisher = Finisher(
             outside.ledger,
@@ -119,7 +115,7 @@ class Pipeline:
         """Accept what one fetch delivered; never awaits."""
         items = [Item(record, lane, size_of(record)) for record in records]
         lane.receive(items, position)
-        if items and self.delays is not None:
+        if items and self.counts.delays is not None:
             lane.watched[items[-1].offset] = items[-1].record.timestamp
         entered = [item for item in items if self._enter(item)]
         if items and items[0].offset < lane.seen_below:
@@ -349,7 +345,7 @@ class Pipeline:
 
     def finish_all(self, items: Sequence[Item], outcome: Outcome) -> None:
         """The outcome of these is durable: the watermark may pass their records."""
-        self._count(items, outcome)
+        self.counts.count(items, outcome)
         for item in items:
             item.finished = True
             lane = item.lane
@@ -357,33 +353,13 @@ class Pipeline:
                 lane.unfinished -= 1
                 lane.bytes -= item.size
                 if lane.watched and item.offset in lane.watched:
-                    self._delayed(lane, item.offset)
+                    self.counts.delayed(lane, item.offset)
                 item.forget()
             elif item.parked is not None:
                 self._parked.discard(item.parked)
                 if outcome is not Outcome.PARKED:
                     self._finisher.unpark(item)
         self.room.set()
-
-    def _count(self, items: Sequence[Item], outcome: Outcome) -> None:
-        routes: Counter[Route | None] = Counter([item.route for item in items])
-        for route, count in routes.items():
-            if route is None:
-                self.refused.update(item.record.topic for item in items if item.route is None)
-            elif len(route.outcomes) == 1:
-                (counts,) = route.outcomes.values()
-                counts[outcome] = counts.get(outcome, 0) + count
-            else:
-                (first, *_) = route.outcomes.values()
-                for topic, some in Counter(item.record.topic for item in items if item.route is route).items():
-                    # A record of a file counts as one of the first topic: names of files would be labels without end.
-                    counts = route.outcomes.get(topic, first)
-                    counts[outcome] = counts.get(outcome, 0) + some
-
-    def _delayed(self, lane: Lane, offset: int) -> None:
-        timestamp = lane.watched.pop(offset)
-        if self.delays is not None and timestamp > 0:
-            self.delays.append((lane.topic, max(0.0, time.time() - timestamp / 1000)))
 
     def tick(self) -> None:
         """Called several times a second: time has passed."""
