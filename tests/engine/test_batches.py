@@ -50,17 +50,25 @@ async def calls(request: pytest.FixtureRequest) -> AsyncIterator[Calls]:
     await made.close()
 
 
-async def test_the_first_goes_out_at_once_and_crumbs_go_with_the_next_call(calls: Calls) -> None:
+async def test_crumbs_wait_for_a_call_for_many_and_go_together(calls: Calls) -> None:
     made = calls.batches
-    made.add(1)
-    await calls.begun(1)
+    made.extend(range(CRUMBS))
+    await calls.begun(CRUMBS)
     made.extend(range(3))
     made.add(4)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert calls.sizes == [1]
+    assert calls.sizes == [CRUMBS]
     calls.ends[0].set()
-    await calls.begun(1, 4)
+    await calls.begun(CRUMBS, 4)
+
+
+async def test_where_there_are_only_crumbs_none_waits(calls: Calls) -> None:
+    made = calls.batches
+    made.add(1)
+    await calls.begun(1)
+    made.add(2)
+    await calls.begun(1, 1)
 
 
 async def test_many_do_not_wait_for_the_call_under_way(calls: Calls) -> None:
@@ -90,8 +98,8 @@ async def test_what_little_room_leaves_of_many_is_crumbs_too(calls: Calls) -> No
 
 async def test_crumbs_do_not_wait_for_a_call_that_hangs(calls: Calls) -> None:
     made = calls.batches
-    made.add(1)
-    await calls.begun(1)
+    made.extend(range(CRUMBS))
+    await calls.begun(CRUMBS)
     made.add(2)
 
     async def let_go() -> bool:
@@ -100,4 +108,4 @@ async def test_crumbs_do_not_wait_for_a_call_that_hangs(calls: Calls) -> None:
         return len(calls.sizes) == 2
 
     await eventually(let_go, 5, "the crumb waits for ever", every=0.01)
-    assert calls.sizes == [1, 1]
+    assert calls.sizes == [CRUMBS, 1]

@@ -1,5 +1,6 @@
 """Strands against a naive model: items of a strand become first in order, whatever ends when."""
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,9 @@ def test_behind_the_first_only_what_follows_claims_may_be_claimed_and_two_at_mos
             first.stage, second.stage = stage, behind
             assert second.may_claim is (stage in (Stage.CLAIMED, Stage.RUNNING))
             assert third.may_claim is (stage is Stage.RUNNING and behind is Stage.CLAIMED)
+            first.deadline = math.inf
+            assert not third.may_claim, "what waits for a thread or a connection is ahead of its handler, too"
+            first.deadline = 1.0
             for last in Stage:
                 third.stage = last
                 assert not fourth.may_claim

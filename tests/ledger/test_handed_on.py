@@ -211,6 +211,31 @@ async def test_what_waited_too_long_to_be_taken_is_begun_anew(line: Crowd, monke
     assert len(set(one.backends)) == 1
 
 
+async def test_what_was_begun_before_its_taker_asked_is_begun_anew(line: Crowd) -> None:
+    """The next of a line asks when the one ahead of it is committed: its transaction must not be older than that."""
+    one = await line()
+    run, times = one.ledger.transactions.run, []
+
+    async def telling(transaction: Transaction) -> Result:
+        times.append(await transaction.fetchval("SELECT now()"))
+        return ok()
+
+    insert = one.effects.sql("INSERT INTO oncebox.effects VALUES ('x') RETURNING key")
+    async with holding(one.effects.url, insert) as holder:
+        first = asyncio.create_task(run(id_of("a"), one.fence, one.writing("x")))
+        gives_up = asyncio.create_task(run(id_of("b"), one.fence, one.writing("b")))
+        await somebody_waits(one.effects.admin, holder)
+        gives_up.cancel()
+        await asyncio.wait([gives_up])
+        asked_at = await one.effects.value("SELECT clock_timestamp()")
+        third = asyncio.create_task(run(id_of("c"), one.fence, telling))
+        await asyncio.sleep(0)
+        await holder.execute("ROLLBACK")
+        assert (await first, await third) == (ok(), ok())
+    assert times[0] >= asked_at
+    assert await one.completed() == "ac"
+
+
 async def test_those_who_give_up_while_theirs_is_begun_leave_no_transaction_open(line: Crowd) -> None:
     one = await line()
     insert = one.effects.sql("INSERT INTO oncebox.effects VALUES ('x') RETURNING key")

@@ -69,7 +69,9 @@ def replay(
     rate: Annotated[
         float | None, typer.Option("--rate", min=0.01, help="Executions a second; replays are free.")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", min=1, help="Handlers at once.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Handlers at once, beside transactional ones.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
     resume: Annotated[int | None, typer.Option("--resume", metavar="ID", help="Go on with this job.")] = None,
     results: Annotated[

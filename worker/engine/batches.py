@@ -16,8 +16,8 @@ CRUMBS = 32
 class Batches(Generic[T]):
     """Hands what is ready to `call`, at most `size` at once and `calls` at the same time.
 
-    Fewer than `crumbs` wait until the call under way has ended, or is found to hang: theirs would cost as much as one
-    for many.
+    Fewer than `crumbs` wait until a call under way has ended, or is found to hang: theirs would cost as much as one for
+    many. But at low load, where there are only crumbs, none waits for others.
 
     What is added in one step of the loop goes out together: the first look is taken after that step.
     """
@@ -44,7 +44,8 @@ class Batches(Generic[T]):
         self._reserve = reserve
         self._ready: deque[T] = deque()
         self._under_way = 0
-        self._began = 0.0  # when the last call did
+        self._began = 0.0  # when the latest call did
+        self._latest = 0  # for how many it is
         self._out = 0
         self._scheduled = False
 
@@ -77,7 +78,10 @@ class Batches(Generic[T]):
         return self._under_way < self._calls and self._is_enough(len(self._ready))
 
     def _is_enough(self, count: int) -> bool:
-        if count >= self._crumbs or not self._under_way:
+        crumbs = self._crumbs
+        if count >= crumbs or not self._under_way:
+            return True
+        if self._latest < crumbs and len(self._ready) < crumbs:
             return True
         return asyncio.get_running_loop().time() - self._began > _HANGS
 
@@ -94,6 +98,7 @@ class Batches(Generic[T]):
             else:
                 batch = [ready.popleft() for _ in range(room)]
             self._under_way += 1
+            self._latest = len(batch)
             self._began = asyncio.get_running_loop().time()
             self._out += len(batch)
             if self._reserve is not None:

@@ -44,7 +44,7 @@ class Superseded:
 
 
 class _TooLate(NotExecuted):
-    """The lease became unsafe while a handler waited for its thread."""
+    """The lease became unsafe, or the partition was taken away, while a handler waited for its thread or connection."""
 
 
 Ended = Result | Unfinished | Committed | Superseded
@@ -127,6 +127,8 @@ class Caller:
 
     async def _in_transaction(self, item: Item) -> Ended:
         async def body(transaction: Transaction) -> Result:
+            if item.revoked or not self._covers(item.fence):
+                raise _TooLate
             # Only now: waiting for a free connection is not the handler's time.
             item.deadline = self._clock() + item.route.timeout
             return self._result(item, await self._run(item, None, transaction))

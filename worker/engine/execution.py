@@ -167,11 +167,11 @@ class Execution:
             return
         route = item.route
         item.stage = _RUNNING
-        if item.next is not None:
-            self._owner.started(item)
         item.asked_at = 0.0
         # What first waits for a connection or a thread is given its time when it has one.
         item.deadline = math.inf if route.waits_first else self._clock() + route.timeout
+        if item.next is not None:
+            self._owner.started(item)
         self._running[item] = runner
         handled = CURRENT.set(item)
         ended = await self._caller.call(item)

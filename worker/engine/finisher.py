@@ -83,6 +83,7 @@ class Finisher:
         self._now = now
         self._notice = notice
         self._chance = random.Random()
+        self._tasks = tasks
         self._stored: list[Item] = []
         self._done: Batches[Item] = Batches("complete", self._complete, tasks, size=batch, calls=2, crumbs=CRUMBS)
         self._failed: Batches[tuple[Item, str]] = Batches("fail", self._fail, tasks, size=batch, calls=1)
@@ -122,11 +123,12 @@ class Finisher:
 
     def completed(self, item: Item) -> None:
         """Its result is stored already: tell the owner; while others crowd, together with those that follow."""
-        if not self._stored:
-            asyncio.get_running_loop().call_later(_TOGETHER if self._owner.crowd else 0, self._tell_stored)
         self._stored.append(item)
+        if len(self._stored) == 1:
+            self._tasks.spawn(self._tell_stored(), "stored")
 
-    def _tell_stored(self) -> None:
+    async def _tell_stored(self) -> None:
+        await asyncio.sleep(_TOGETHER if self._owner.crowd else 0)
         stored, self._stored = self._stored, []
         self._owner.completed(stored)
 

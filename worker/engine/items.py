@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 from worker.engine.routes import Route
@@ -79,6 +80,11 @@ class Item:
         return self.ahead is None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its handler runs; one that still waits for a thread or a connection has no deadline yet."""
+        return self.stage is Stage.RUNNING and self.deadline < inf
+
+    @property
     def may_claim(self) -> bool:
         """Whether the item may be claimed: it is first in its strand, or so near behind the first that with it at most
         two have claims and have not started; those ahead of it have theirs.
@@ -91,7 +97,7 @@ class Item:
         if ahead.ahead is None:
             return ahead.stage is Stage.CLAIMED or ahead.stage is Stage.RUNNING
         first = ahead.ahead
-        return ahead.stage is Stage.CLAIMED and first.ahead is None and first.stage is Stage.RUNNING
+        return ahead.stage is Stage.CLAIMED and first.ahead is None and first.has_begun
 
     @property
     def revoked(self) -> bool:

@@ -302,6 +302,9 @@ class Pipeline:
     def give_back(self, item: Item) -> None:
         """Release a claim whose handler never started."""
         item.stage = Stage.OFFERED
+        if item.route.trial is item:
+            # It tries nothing now: another may, at once.
+            self._holding.passed(item)
         self._finisher.release(item)
 
     def claim_over(self, item: Item, *, again: bool = False) -> None:

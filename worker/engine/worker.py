@@ -99,22 +99,27 @@ class Worker:
                 continue
             # An idle lane must not keep us from one that is full now and has room in a moment.
             fetched = await self.consumer.poll(ready, most=pace.fetch, wait_ms=5 if full else 200)
-            for lane, records, position in fetched:
-                await self._take(lane, records, position)
+            # Before any of it is taken: while one lane's is, another may be held or moved.
+            places = [(lane.position, lane.held) for lane, _, _ in fetched]
+            for (lane, records, position), place in zip(fetched, places, strict=True):
+                await self._take(lane, records, position, place)
             # A poll that finds something in the client's buffer does not let the loop go round.
             await asyncio.sleep(0)
 
-    async def _take(self, lane: Lane, records: Sequence[Record], position: int) -> None:
+    async def _take(
+        self, lane: Lane, records: Sequence[Record], position: int, fetched_at: tuple[int, str | None]
+    ) -> None:
         """Pass on what one fetch delivered, in portions between which handlers move.
 
-        A lane that is revoked, held or moved meanwhile gets no more of it: its position never passed the rest.
+        A lane that has been revoked, held or moved since the fetch gets no more of it: its position never passed the
+        rest.
         """
-        place, held, start = lane.position, lane.held, 0
-        while not lane.revoked and (lane.position, lane.held) == (place, held):
+        (at, held), start = fetched_at, 0
+        while not lane.revoked and (lane.position, lane.held) == (at, held):
             portion = records[start : start + _PORTION]
             start += len(portion)
-            place = portion[-1].offset + 1 if start < len(records) else position
-            self._pipeline.take(lane, portion, place)
+            at = portion[-1].offset + 1 if start < len(records) else position
+            self._pipeline.take(lane, portion, at)
             if start == len(records):
                 return
             await asyncio.sleep(0)

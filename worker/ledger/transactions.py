@@ -38,8 +38,9 @@ class Transactions:
         What the body raises is raised after the rollback. `ServiceUnavailable` after the body has ended means that the
         commit may have happened: only a write to the entry can tell.
         """
+        asked_at = clock()
         async with self._lines.take() as line:
-            connection, block = await self._begin(line)
+            connection, block = await self._begin(line, asked_at)
             try:
                 result = await body(connection)
             except BaseException as error:
@@ -74,24 +75,27 @@ class Transactions:
             await block.commit()
             return
         self._beginning += 1
+        # Its time is that at which the server hears of it, before the commit: later is the answer, not the transaction.
+        sent_at = clock()
         try:
             await connection.execute(COMMIT_AND_BEGIN)
         finally:
             self._beginning -= 1
         if self._lines.waiting:
-            self._begun[line] = _Begun(connection, block, clock())
+            self._begun[line] = _Begun(connection, block, sent_at)
         else:
             # Whoever waited has given up, or got another line.
             await self._roll_back(line, block)
 
-    async def _begin(self, line: Line) -> tuple[Connection, Block]:
+    async def _begin(self, line: Line, asked_at: float) -> tuple[Connection, Block]:
         begun = self._begun.pop(line, None)
         try:
             connection = await line.connection()
             if begun is not None and begun.connection is connection:
-                if clock() - begun.at < _FRESH:
+                if begun.at >= asked_at and clock() - begun.at < _FRESH:
                     return connection, begun.block
-                # Nobody took it at once: what the handler takes for now would be the past.
+                # Begun for somebody else, or long ago: what the handler takes for now would be the past, perhaps from
+                # before the message ahead of its own was committed.
                 await begun.block.rollback()
             return await _start(line)
         except BROKEN:

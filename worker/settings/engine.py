@@ -27,13 +27,15 @@ class EngineSettings(Group):
     """Time for handlers to end at a stop or rebalance. Longer: slower deploys. Shorter: more entries in doubt."""
 
     in_flight: Annotated[int, Field(ge=1, le=100_000)] = 512
-    """Unfinished records per worker. More: that many entries can be in doubt after a crash. Fewer: less concurrency."""
+    """Unfinished claims per worker, at most two per Kafka key ahead of their handlers. More: that many entries can be
+    in doubt after a crash. Fewer: less concurrency."""
 
     in_flight_bytes: Annotated[Size, Field(ge=1024)] = 64 * MIB
     """Unfinished bytes per worker. More: more memory. Less: large records run one after another."""
 
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 256
-    """Handlers running at once; above in_flight it has no effect. More: more load on what they call. Fewer: slower."""
+    """Handlers running at once, beside transactional ones: of these as many run as they have connections. Above
+    in_flight it has no effect. More: more load on what they call. Fewer: slower."""
 
     claim_batch: Annotated[int, Field(ge=1, le=5000)] = 500
     """Most entries claimed by one statement. More: longer statements. Fewer: more round trips under load."""

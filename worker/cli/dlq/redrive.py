@@ -22,7 +22,9 @@ def redrive(
     at: At = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
     rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Executions a second.")] = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", min=1, help="Handlers at once.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Handlers at once, beside transactional ones.")
+    ] = None,
     cap: Annotated[int, typer.Option("--cap", min=1, help="Refuse letters that were redriven so often.")] = 5,
     to: Annotated[
         str | None, typer.Option("--to", metavar="NAME", help="The handler of letters that do not say whose they are.")
