@@ -30,6 +30,8 @@ RARE: Mapping[str, str] = {"default_transaction_isolation": "read committed"}
 HOT: Mapping[str, str] = {
     **RARE,
     **{f"enable_{name}": "off" for name in ("hashjoin", "mergejoin", "seqscan", "bitmapscan", "material")},
+    # One plan for few keys and for many: for few the server would plan each call anew, a quarter of a small completion.
+    "plan_cache_mode": "force_generic_plan",
 }
 # A prune walks its index in order, whatever the statistics say: they may believe that next to nothing has expired, and
 # then each small batch would read and sort all of it.
