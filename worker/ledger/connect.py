@@ -33,8 +33,8 @@ HOT: Mapping[str, str] = {
     # One plan for few keys and for many: for few the server would plan each call anew, a quarter of a small completion.
     "plan_cache_mode": "force_generic_plan",
 }
-# A prune walks its index in order, whatever the statistics say: they may believe that next to nothing has expired, and
-# then each small batch would read and sort all of it.
+# A prune, or an operator's list, walks its index in order, whatever the statistics say: they may believe that next to
+# nothing has expired, and then each small batch would read and sort all of it.
 IN_ORDER: Mapping[str, str] = {**RARE, "enable_seqscan": "off", "enable_bitmapscan": "off"}
 BROKEN = (
     OSError,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from worker.ledger.connect import RARE, Line, connector
+from worker.ledger.connect import IN_ORDER, Line, connector
 from worker.ledger.migrate import refuse_stale_schema
 from worker.ledger.queries import load_queries
 from worker.settings import DatabaseSettings
@@ -19,7 +19,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(settings: DatabaseSettings, *, options: Mapping[str, str] = RARE) -> AsyncIterator[Desk]:
+async def open_desk(settings: DatabaseSettings, *, options: Mapping[str, str] = IN_ORDER) -> AsyncIterator[Desk]:
     """Open a desk at a ledger whose schema is up to date."""
     await refuse_stale_schema(settings)
     line = Line(connector(settings, role="operator", options=options))
