@@ -44,7 +44,7 @@ class Superseded:
 
 
 class _TooLate(NotExecuted):
-    """The lease became unsafe, or the partition was taken away, while a handler waited for its thread or connection."""
+    """While a handler waited for its thread or connection, its worker stopped, or lost its lease or the partition."""
 
 
 Ended = Result | Unfinished | Committed | Superseded
@@ -65,6 +65,7 @@ class Caller:
         log: Callable[[Item], Any],
         settle: Settle,
     ) -> None:
+        self.stopping = False
         self._covers = lease.covers
         self._transactions = transactions
         self._resources = resources
@@ -108,10 +109,14 @@ class Caller:
 
     def _begin(self, item: Item, arguments: list[Any]) -> Any:
         """In the thread, when it is free at last: the lease is asked again, and only now the handler's time begins."""
-        if not self._covers(item.fence):
-            raise _TooLate
+        self._ask_again(item)
         item.deadline = self._clock() + item.route.timeout
         return item.route.handler.function(*arguments)
+
+    def _ask_again(self, item: Item) -> None:
+        """Whether a handler may begin, now that it has the thread or connection it waited for."""
+        if self.stopping or item.revoked or not self._covers(item.fence):
+            raise _TooLate
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         """A thread cannot be stopped: a cancel is noted, and the end is awaited all the same."""
@@ -127,8 +132,7 @@ class Caller:
 
     async def _in_transaction(self, item: Item) -> Ended:
         async def body(transaction: Transaction) -> Result:
-            if item.revoked or not self._covers(item.fence):
-                raise _TooLate
+            self._ask_again(item)
             # Only now: waiting for a free connection is not the handler's time.
             item.deadline = self._clock() + item.route.timeout
             return self._result(item, await self._run(item, None, transaction))

@@ -63,6 +63,7 @@ class Pipeline:
 
     def __init__(self, outside: Outside, limits: Limits) -> None:
         self._intake = outside.intake
+        self._caller = outside.caller
         self._strands = Strands()
         self._parked: set[Place] = set()  # parked records in hand
         self.stopping = False
@@ -384,7 +385,7 @@ class Pipeline:
 
     def stop(self, lanes: Iterable[Lane]) -> None:
         """Start nothing more; what runs may end."""
-        self.stopping = True
+        self.stopping = self._caller.stopping = True
         for lane in lanes:
             for item in lane.watermark:
                 if item.stage is Stage.CLAIMED:

@@ -10,7 +10,7 @@ _MOMENT = 0.02  # seconds
 
 
 class Window:
-    """The claims of one worker by number: never more than `in_flight` are open."""
+    """The claims of one worker by number: no new ones are made beyond `in_flight`."""
 
     def __init__(self, in_flight: int, look: Callable[[], None], clock: Callable[[], float]) -> None:
         self.open = 0
