@@ -16,7 +16,10 @@ from worker.rules.record import Record
 # Finished records behind one that takes long cost only a little each; more than this stops reading the partition.
 _SPAN = 50_000
 # More than this, decoded in one step of the loop, would keep handlers waiting that could go on or start.
-_PORTION = 64
+_PORTION = 32
+# What an answer of the ledger takes through its tasks, from the socket to the next statement. With one turn of the loop
+# between two portions, each of these steps would wait for a portion, and the claims in flight for all of them.
+_TURNS = 6
 _TICK = 0.1
 _FLUSH = 10.0
 
@@ -64,6 +67,7 @@ class Worker:
         self._notice = notice
         self._stopping = asyncio.Event()
         self.assigned = asyncio.Event()
+        self._taken = 0  # records since others had their turn
         self.read_at = 0.0  # when the reading loop went round last, by the loop's clock
         self.consumer: Consumer
 
@@ -120,9 +124,13 @@ class Worker:
             start += len(portion)
             at = portion[-1].offset + 1 if start < len(records) else position
             self._pipeline.take(lane, portion, at)
+            self._taken += len(portion)
+            if self._taken >= _PORTION:
+                self._taken = 0
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
             if start == len(records):
                 return
-            await asyncio.sleep(0)
 
     def _ready(self, lanes: Sequence[Lane]) -> tuple[list[Lane], bool]:
         paused = self._pipeline.paused_topics
