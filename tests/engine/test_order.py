@@ -88,7 +88,7 @@ async def test_handlers_start_in_the_order_that_was_asked_for(site: Site, order:
 
 
 async def test_the_check_notices_a_worker_without_order(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.engine.strands.strand_of", lambda item: None)
+    monkeypatch.setattr("worker.engine.strands.Strands.enter", lambda strands, item: True)
     name = site.topic()
     orderly = Orderly(name, 1)
     site.produce(name, records(300, 1, failing=0.1))

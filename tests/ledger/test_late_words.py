@@ -170,5 +170,5 @@ async def test_a_batch_of_large_results_is_stored_in_portions(ledger: PostgresLe
     ],
 )
 def test_portions_are_bounded_and_lose_nothing(sizes: list[int], most: int, expected: list[list[int]]) -> None:
-    found = [list(portion) for portion in portions(sizes, lambda size: size, most)]
+    found = [list(portion) for portion in portions(sizes, sizes, most)]
     assert found == expected

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from worker.app.handlers import effective_handlers, scope_secrets
-from worker.engine.intake import Intake, size_of
+from worker.engine.intake import Intake
 from worker.engine.items import Item
 from worker.engine.routes import Route, prepare
 from worker.ledger.claims import read_row
@@ -58,7 +58,7 @@ async def explain(settings: Settings, registry: Registry, records: Sequence[Reco
 
 
 async def _explain(desk: Desk, routes: Sequence[Route], record: Record, crash_cap: int) -> Explained:
-    item = Item(record, None, size_of(record))
+    item = Item(record, None)
     try:
         Intake(routes).read(item)
     except Refused as refused:

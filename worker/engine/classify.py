@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from worker.engine.intake import Intake, size_of
+from worker.engine.intake import Intake
 from worker.engine.items import Item
 from worker.engine.routes import Route
 from worker.rules.document import Document
@@ -58,7 +58,7 @@ def read_records(intake: Intake, records: Iterable[Record], route: Route | None 
 
 
 def _read(intake: Intake, record: Record, route: Route | None) -> Read:
-    item = Item(record, None, size_of(record))
+    item = Item(record, None)
     if route is not None:
         item.route = route
     try:

@@ -11,15 +11,6 @@ from worker.rules.keys import KeyRule
 from worker.rules.reasons import Refused
 from worker.rules.record import Record
 
-# What a record costs beyond its value: objects and headers.
-_OVERHEAD = 512
-
-
-def size_of(record: Record) -> int:
-    """About how many bytes a record in flight keeps."""
-    value, key = record.value, record.key
-    return _OVERHEAD + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
-
 
 class Intake:
     """Decodes, routes, validates and identifies records."""
@@ -79,12 +70,14 @@ class Intake:
 
 def _validated(route: Route, value: bytes, document: Document) -> object:
     assert route.validate is not None
-    try:
-        if route.validate_tree is not None and (tree := document.tree) is not None:
-            return route.validate_tree(tree)
-    except ValidationError:
-        # The text has the last word, and says what is wrong.
-        pass
+    if route.validate_tree is not None:
+        try:
+            tree = document.json
+            if document.is_plain:
+                return route.validate_tree(tree)
+        except (Refused, ValidationError):
+            # The text has the last word, and says what is wrong.
+            pass
     try:
         return route.validate(value)
     except ValidationError as error:

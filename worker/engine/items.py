@@ -15,6 +15,9 @@ from worker.rules.record import Record
 from worker.rules.results import Result
 from worker.rules.writes import Place
 
+# What a record costs beyond its value and key: objects and headers.
+_OVERHEAD = 512
+
 
 class Stage(IntEnum):
     """How far an item has come."""
@@ -64,11 +67,13 @@ class Item:
     result: Result  # set when its handler has ended with one
     trace: Sequence[tuple[str, bytes]] = ()  # while tracing: the context that goes out with its results
 
-    def __init__(self, record: Record, lane: Lane | None, size: int) -> None:
+    def __init__(self, record: Record, lane: Lane | None) -> None:
+        value, key = record.value, record.key
         self.record = record
         self.lane = lane
         self.offset = record.offset
-        self.size = size
+        # About how many bytes it keeps.
+        self.size = _OVERHEAD + (0 if value is None else len(value)) + (0 if key is None else len(key))
 
     @property
     def ttl(self) -> float:

@@ -11,7 +11,7 @@ from worker.engine.counts import Counts
 from worker.engine.execution import Execution
 from worker.engine.finisher import Finisher
 from worker.engine.holding import Holding
-from worker.engine.intake import Intake, size_of
+from worker.engine.intake import Intake
 from worker.engine.items import Item, Stage
 from worker.engine.letters import Letters
 from worker.engine.ports import Ledger, Notice, Publisher
@@ -114,7 +114,7 @@ class Pipeline:
 
     def take(self, lane: Lane, records: Sequence[Record], position: int) -> None:
         """Accept what one fetch delivered; never awaits."""
-        items = [Item(record, lane, size_of(record)) for record in records]
+        items = [Item(record, lane) for record in records]
         lane.receive(items, position)
         if items and self.counts.delays is not None:
             lane.watched[items[-1].offset] = items[-1].record.timestamp
@@ -128,7 +128,7 @@ class Pipeline:
         if parked.place in self._parked:
             return
         self._parked.add(parked.place)
-        item = Item(parked.record, None, size_of(parked.record))
+        item = Item(parked.record, None)
         item.out_of_order = True
         item.parked, item.parked_for = parked.place, parked.reason
         if (route := self._intake.route_of(parked.record.topic, parked.operation)) is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from worker.engine.calling import Caller
-from worker.engine.intake import Intake, size_of
+from worker.engine.intake import Intake
 from worker.engine.items import Item
 from worker.engine.letters import Letters, cut
 from worker.engine.ports import Claims, Doubts, Notice, Originals, ParkingLot, Publisher
@@ -150,7 +150,7 @@ class Reporter:
 
     def _identified(self, record: Record, doubt: Doubt) -> Item | None:
         """The record as a message, if it is the entry's; raises `Refused` if it is none that a handler reads."""
-        item = Item(record, None, size_of(record))
+        item = Item(record, None)
         try:
             self._intake.read(item)
         except Refused:
@@ -165,7 +165,7 @@ class Reporter:
 
 def _bare(route: Route, doubt: Doubt, record: Record) -> Item:
     """An item of which only what its entry says is known."""
-    item = Item(record, None, size_of(record))
+    item = Item(record, None)
     item.route, item.plan = route, route.plan
     item.id, item.key, item.tenant = doubt.id, doubt.key or b"", doubt.tenant
     item.fingerprint = doubt.fingerprint

@@ -30,6 +30,7 @@ class Route:
     topic_numbers: Mapping[str, int]
     validate: Callable[[bytes], Any] | None
     validate_tree: Callable[[Any], Any] | None  # the same from the parsed payload, where that is quicker
+    order: str  # what keeps it among the records of a lane: their Kafka key, their partition, or none
     timeout: float
     private: bool
     transactional: bool
@@ -115,6 +116,7 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
         topic_numbers=topic_numbers,
         validate=None if model is None else model.__pydantic_validator__.validate_json,
         validate_tree=None if model is None or rule.mode != "canonical" else tree_validator(model),
+        order=handler.order,
         timeout=handler.timeout.total_seconds(),
         circuit=Circuit(handler.timeout.total_seconds()),
         private=scope.private_keys,

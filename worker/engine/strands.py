@@ -25,12 +25,12 @@ class Strands:
 
     def enter(self, item: Item) -> bool:
         """Line an item up; True when it may be claimed now."""
-        strand = strand_of(item)
-        if strand is None:
+        order, lane = item.route.order, item.lane
+        strand = item.record.key if order == "key" else None if order == "none" else _PARTITION
+        if strand is None or lane is None:
             return True
-        assert item.lane is not None
         item.strand = strand
-        strands = self._last[item.lane]
+        strands = self._last[lane]
         last = strands.setdefault(strand, item)
         if last is item:
             return True
@@ -64,11 +64,3 @@ class Strands:
         self._last.pop(lane, None)
         for item in lane.watermark:
             item.next = item.strand = item.ahead = None
-
-
-def strand_of(item: Item) -> Any:
-    """What keeps order among items of a lane: their Kafka key, their partition, or nothing."""
-    order = item.route.handler.order
-    if order == "none" or item.lane is None:
-        return None
-    return item.record.key if order == "key" else _PARTITION

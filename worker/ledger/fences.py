@@ -1,5 +1,6 @@
 """Fences, drawn ahead in blocks, and which of them are open or lost."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from worker.ledger.clock import clock
@@ -55,12 +56,12 @@ class Fences:
 
     def closed(self, fences: Iterable[int]) -> None:
         """Claims left in_progress, one fence each; a claim must be told once, or its batch looks finished too early."""
-        for fence in fences:
+        for fence, claims in Counter(fences).items():
             left = self._open.get(fence)
             if left is None:
                 continue
-            if left > 1:
-                self._open[fence] = left - 1
+            if left > claims:
+                self._open[fence] = left - claims
             else:
                 del self._open[fence]
                 self._finished.append(fence)

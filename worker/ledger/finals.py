@@ -1,7 +1,7 @@
 """Final writes: what became of a claim. Each names the fence and the state it leaves; repeating one is harmless."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -48,7 +48,7 @@ class Finals:
         Those were settled meanwhile, or stored already by a try whose answer was lost.
         """
         undecided: set[bytes] = set()
-        for portion in portions(sorted(done, key=_by_id), _size):
+        for portion in _portions(done):
             undecided |= await self._complete(portion)
         return undecided
 
@@ -56,7 +56,7 @@ class Finals:
         arguments = result_columns(done)
         rows = await self._repeat(lambda line: line.fetch(self._queries["complete"], *arguments))
         if len(rows) == len(done):
-            self._fences.closed(d.fence for d in done)
+            self._fences.closed([d.fence for d in done])
             return set()
         stored = {r[0].bytes for r in rows}
         self._fences.closed(d.fence for d in done if d.id in stored)
@@ -69,7 +69,7 @@ class Finals:
         holds already, byte for byte, was stored by a try whose answer was lost.
         """
         refused: set[bytes] = set()
-        for portion in portions(sorted(done, key=_by_id), _size):
+        for portion in _portions(done):
             refused |= await self._complete_late(portion)
         return refused
 
@@ -208,8 +208,9 @@ async def write_doubts(
         await tx.execute(queries["write_doubts"], ids, operations, fences, lease, first_probe)
 
 
-def _size(done: Completion) -> int:
-    return len(done.result.body or b"")
+def _portions(done: Sequence[Completion]) -> Iterator[Sequence[Completion]]:
+    done = sorted(done, key=_by_id)
+    return portions(done, [len(d.result.body or b"") for d in done])
 
 
 def result_columns(done: Sequence[Completion]) -> tuple[list[Any] | None, ...]:

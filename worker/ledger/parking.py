@@ -40,7 +40,8 @@ class ParkingLot:
         # A record that is in a batch twice, as after a rebalance, is parked and held once.
         distinct = {p.place: p for p in parkings}
         moved_on: set[Place] = set()
-        for portion in portions([distinct[place] for place in sorted(distinct)], _size):
+        ordered = [distinct[place] for place in sorted(distinct)]
+        for portion in portions(ordered, [_size(parking) for parking in ordered]):
             moved_on |= await self._repeat("park_broke", partial(self._park, parkings=portion))
         return moved_on
 

@@ -3,16 +3,15 @@
 One statement with every large result of a batch could take longer than any statement may, again at every repetition.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 MOST = 8 * 1024 * 1024
 
 
-def portions(given: Sequence[T], size_of: Callable[[T], int], most: int = MOST) -> Iterator[Sequence[T]]:
+def portions(given: Sequence[T], sizes: Sequence[int], most: int = MOST) -> Iterator[Sequence[T]]:
     """Slices that hold at most that many bytes, or one item that is larger by itself; small ones stay whole."""
-    sizes = [size_of(one) for one in given]
     if sum(sizes) <= most:
         yield given
         return

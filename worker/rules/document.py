@@ -12,8 +12,6 @@ import orjson
 from worker.rules.numbers import LONGEST, NUMBER, are_carried, exact_value, is_carried
 from worker.rules.reasons import Refused
 
-_UNREAD: Final = object()
-
 # orjson's words for a legal number such as 1E400; other wording would make such payloads undecodable, and a test fail.
 _BEYOND_DOUBLE: Final = "number is infinity"
 
@@ -44,41 +42,34 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[-+0-9.][-+0
 
 
 class Document:
-    """The value of one record; made per record, shared by every rule that looks at it."""
+    """The value of one record; made per record, shared by every rule that looks at it.
 
-    __slots__ = ("_json", "_plain", "has_floats", "value")
+    `json` is the exact payload, int, float, or Decimal where a double would lose digits; reading it raises `Refused` if
+    the value is not JSON. Of repeated names the last wins.
+    """
+
+    __slots__ = ("_refused", "has_floats", "is_plain", "json", "value")
+
+    json: Any
 
     def __init__(self, value: bytes | None) -> None:
         self.value = value
         self.has_floats = False  # whether there may be a float or a Decimal; known once it is read
-        self._json: Any = _UNREAD
-        self._plain = True
+        self.is_plain = True  # whether no number needed more than orjson's own int or float; known once it is read
+        self._refused: Refused | None = None
 
-    @property
-    def json(self) -> Any:
-        """The exact payload, int, float, or Decimal where a double would lose digits; refused if it is not JSON.
-
-        Of repeated names the last wins.
-        """
-        json = self._json
-        if json is _UNREAD:
-            try:
-                json = self._json = self._parse()
-            except Refused as refused:
-                self._json = refused
-                raise
-        if type(json) is Refused:
-            raise Refused(json.reason, json.detail)
-        return json
-
-    @property
-    def tree(self) -> Any:
-        """The payload if no number in it needed more than orjson's own int or float; None otherwise."""
+    def __getattr__(self, name: str) -> Any:
+        # Called only for an empty slot: `json` before it is first read. Later reads cost what an attribute costs.
+        if name != "json":
+            raise AttributeError(name)
+        if self._refused is not None:
+            raise Refused(self._refused.reason, self._refused.detail)
         try:
-            json = self.json
-        except Refused:
-            return None
-        return json if self._plain else None
+            self.json = json = self._parse()
+        except Refused as refused:
+            self._refused = refused
+            raise
+        return json
 
     def _parse(self) -> Any:
         value = self.value
@@ -89,7 +80,7 @@ class Document:
         except orjson.JSONDecodeError as error:
             if _BEYOND_DOUBLE in error.msg:
                 self.has_floats = True
-                self._plain = False
+                self.is_plain = False
                 return _parse_apart(value)
             raise Refused("undecodable", f"the value is not JSON: {error}") from None
         rough = value.translate(_ROUGH)
@@ -111,8 +102,8 @@ class Document:
             doubtful += _exponential_numbers(value, shape)
         if doubtful:
             self.has_floats = True
-        self._plain = not doubtful or are_carried(doubtful)
-        return parsed if self._plain else _parse_apart(value)
+        self.is_plain = not doubtful or are_carried(doubtful)
+        return parsed if self.is_plain else _parse_apart(value)
 
 
 def _long_numbers(value: bytes, shape: bytes) -> list[bytes]:

@@ -58,7 +58,11 @@ class FingerprintRule:
     def digest(self, document: Document) -> bytes | None:
         """The 32 bytes to store with an entry and to compare with it; None when fingerprints are off."""
         if self._plain:
-            return sha256(_whole(document)).digest()
+            try:
+                text = exact_canonical(document.json, floats=document.has_floats)
+            except Refused:
+                text = _whole(document)
+            return sha256(text).digest()
         if self.mode == "off":
             return None
         text = self._text(document)

@@ -109,7 +109,7 @@ class Process:
 
     def context(self, record: Record, entry: Entry) -> Context:
         """What a reconciler is told about an entry, by the record that carried its key."""
-        item = Item(record, None, 0)
+        item = Item(record, None)
         self._intake.read(item)
         item.fence, item.attempts, item.crashes = entry.fence, entry.attempts, entry.crashes
         return self._caller.context(item)
