@@ -15,7 +15,7 @@ from worker.rules.record import Record
 
 def item(lane: Lane, offset: int, key: bytes | None, order: str = "key") -> Item:
     made = Item(Record("t", 0, offset, key=key), lane)
-    made.route = SimpleNamespace(handler=SimpleNamespace(order=order))  # type: ignore[assignment]
+    made.route = SimpleNamespace(order=order)  # type: ignore[assignment]
     return made
 
 
