@@ -87,3 +87,24 @@ async def test_a_parked_record_that_turns_out_to_be_in_doubt_says_so_to_whoever_
         statuses = [text(reply, "oncebox.reply-status") for reply in box.outbox.replies]
         assert statuses == [b"202", b"202"]
         assert box.now(second).reason == "unknown"
+
+
+async def test_claims_of_what_becomes_due_elsewhere_at_once_never_exceed_those_allowed() -> None:
+    shop, at_once = Registry(), list[int]()
+
+    @shop.handler("t", scope="jobs", key="id", kind="repeatable")
+    async def note(message: dict[str, Any]) -> None:
+        at_once.append(sum(entry.state is State.IN_PROGRESS for entry in box.tables.entries.values()))
+        await asyncio.sleep(1)
+
+    async with Box(shop, in_flight=4) as box:
+        firsts = await asyncio.gather(*(box.deliver(note, {"id": n}) for n in range(40)))
+        take_away(box)
+        waiting = [asyncio.ensure_future(box.redeliver(first)) for first in firsts]
+        await box.advance("5s")
+        at_once.clear()
+        for entry in box.tables.entries.values():
+            entry.state, entry.due_at, entry.result = State.FAILED_RETRYABLE, box.clock(), None
+        assert {delivered.outcome for delivered in await asyncio.gather(*waiting)} == {"executed"}
+        assert len(at_once) == 40
+        assert max(at_once) == 4

@@ -153,9 +153,9 @@ class Claimer:
         self.judge_again(following)
 
     def claim_again(self, item: Item) -> None:
-        """Its entry failed provably and is due: claim it once more."""
+        """Its entry failed provably and is due: offer it without another look; it needs its key, and room, first."""
         item.stage = Stage.OFFERED
-        self._again.add(item)
+        self._offers.add(item)
 
     def over(self, item: Item, *, again: bool = False) -> None:
         """The item's claim has ended; with `again` it is judged by the row, as are those that waited for it here."""
@@ -287,11 +287,12 @@ class Claimer:
                 detail = "finished before, longer ago than its entry is kept: it may have been done"
                 self._finisher.dead_letter(item, "beyond_ttl", detail)
 
-    async def _claim_again(self, offered: list[Item]) -> None:
-        holding = [item for item in offered if self._holders.get(item.id) is item]
-        batch = holding + self._hold_keys(item for item in offered if item not in holding)
-        self._window.open += len(batch) - len(holding)
-        if not batch:
+    async def _claim_again(self, batch: list[Item]) -> None:
+        """Claim what failed provably and is due; these have their keys, and their places in the window."""
+        if self._owner.closed:
+            # They give both back: what runs alone starts only when nobody else has a place.
+            for item in batch:
+                self.over(item, again=True)
             return
         sent = self._clock()
         won = await self._claims.claim_again(batch)
