@@ -58,6 +58,9 @@ class Consumer:
             rebalance_timeout_ms=_ms(settings.rebalance_timeout),
             # Our own watchdogs look at progress; the client's would leave the group in the middle of a long drain.
             max_poll_interval_ms=_NO_LIMIT_MS,
+            # The client has one fetch under way per broker: at partitions without news it would wait while others have
+            # handed out what was buffered.
+            fetch_max_wait_ms=_ms(kafka.fetch_wait),
             fetch_max_bytes=kafka.fetch_max_bytes,
             max_partition_fetch_bytes=kafka.partition_fetch_bytes,
         )

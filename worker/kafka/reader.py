@@ -181,6 +181,7 @@ async def open_reader(kafka: KafkaSettings, topic: str, notice: Notice) -> Async
         enable_auto_commit=False,
         auto_offset_reset="none",
         isolation_level="read_committed",
+        fetch_max_wait_ms=round(kafka.fetch_wait.total_seconds() * 1000),
         fetch_max_bytes=kafka.fetch_max_bytes,
         max_partition_fetch_bytes=kafka.partition_fetch_bytes,
     )

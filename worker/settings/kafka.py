@@ -78,6 +78,10 @@ class KafkaSettings(Group):
     partition_fetch_bytes: Annotated[Size, Field(ge=1024)] = 1024 * 1024
     """Most bytes buffered per partition. More: memory grows with partitions. Less: more round trips."""
 
+    fetch_wait: Annotated[Duration, between("1ms", "10s")] = timedelta(milliseconds=50)
+    """How long a broker may keep a fetch at partitions without news. Longer: as long, a backlog in its other partitions
+    waits for the next fetch. Shorter: more empty requests while nothing comes."""
+
     fetch_records: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Most records decoded in one step. More: the loop stands still longer. Less: more steps."""
 
