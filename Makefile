@@ -68,16 +68,16 @@ $(VENV)/.created:
 
 $(VENV)/.ready: requirements.lock pyproject.toml $(VENV)/.created
 	@echo 'installing the pinned packages (once)'
-	@$(PIP) install --quiet --require-hashes -r requirements.lock
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	@echo 'installing the pinned packages for tests and checks (once)'
-	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
 $(VENV)/.ready-bench: requirements-bench.lock $(VENV)/.ready-dev
 	@echo 'installing the pinned packages of the benchmark (once)'
-	@$(PIP) install --quiet --require-hashes -r requirements-bench.lock
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
