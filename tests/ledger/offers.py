@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from worker.rules.claims import Kind, Status
-from worker.rules.entries import Plan
+from worker.rules.entries import Origin, Plan
 from worker.rules.record import Record
 from worker.rules.results import ContentType, Result
 from worker.rules.writes import Done, Doubted, Failed, Released
@@ -30,8 +30,10 @@ class Offer:
     format: int = 1
     id: bytes = b""
     stored_key: bytes | None = None
+    origin: Origin = field(init=False)
 
     def __post_init__(self) -> None:
+        self.origin = Origin(self.plan, self.topic_number, self.partition, self.format)
         self.id = id_of(self.key)
         self.stored_key = self.key.encode()
 

@@ -189,7 +189,7 @@ class Finisher:
 
     async def _complete(self, batch: list[Item]) -> None:
         now = self._now()
-        done = [item for item in batch if now - item.claimed_at < item.plan.ttl / 3]
+        done = [item for item in batch if now - item.claimed_at < item.route.plan.ttl / 3]
         late = [] if len(done) == len(batch) else [item for item in batch if item not in done]
         if done:
             undecided = await self._ledger.finals.complete(done)

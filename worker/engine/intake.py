@@ -50,9 +50,7 @@ class Intake:
         item.key = key
         item.fingerprint = fingerprint
         item.id = route.identity.entry_id(tenant, key)
-        item.plan = route.plan
-        item.partition = record.partition
-        item.topic_number = route.topic_numbers.get(topic)
+        item.origin = route.origins[topic, record.partition]
         if tenant is not None:
             item.tenant = tenant
         if not route.private:

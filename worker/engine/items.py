@@ -8,8 +8,7 @@ from math import inf
 from typing import Any
 
 from worker.engine.routes import Route
-from worker.rules.entries import Plan
-from worker.rules.fingerprint import FORMAT
+from worker.rules.entries import Origin, Plan
 from worker.rules.lanes import Lane
 from worker.rules.record import Record
 from worker.rules.results import Result
@@ -52,17 +51,14 @@ class Item:
 
     # Set by the intake once the record is routed and its key is known.
     route: Route = None  # type: ignore[assignment]
-    plan: Plan
+    origin: Origin
     message: Any
     id: bytes
     key: bytes
     tenant: bytes | None = None
     fingerprint: bytes | None
-    partition: int
-    topic_number: int | None
     stored_tenant: bytes | None = None
     stored_key: bytes | None = None
-    format = FORMAT
 
     result: Result  # set when its handler has ended with one
     trace: Sequence[tuple[str, bytes]] = ()  # while tracing: the context that goes out with its results
@@ -76,8 +72,12 @@ class Item:
         self.size = _OVERHEAD + (0 if value is None else len(value)) + (0 if key is None else len(key))
 
     @property
+    def plan(self) -> Plan:
+        return self.route.plan
+
+    @property
     def ttl(self) -> float:
-        return self.plan.ttl
+        return self.route.plan.ttl
 
     @property
     def first(self) -> bool:

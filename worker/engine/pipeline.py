@@ -194,7 +194,7 @@ class Pipeline:
         """Dead-letter an item that an operator wants skipped."""
         if not self._ordered or not self._is_skipped(item):
             return False
-        why = self._skips[item.record.topic, item.partition, item.offset]
+        why = self._skips[item.record.topic, item.record.partition, item.offset]
         self.end(item)
         self._finisher.dead_letter(item, "skipped", f"skipped by an operator: {why}")
         return True
@@ -230,7 +230,7 @@ class Pipeline:
                 self.skips(item)
 
     def _is_skipped(self, item: Item) -> bool:
-        return item.lane is not None and (item.record.topic, item.partition, item.offset) in self._skips
+        return item.lane is not None and (item.record.topic, item.record.partition, item.offset) in self._skips
 
     def _is_unwanted(self, item: Item) -> bool:
         return item.record.topic in item.route.paused or self._is_skipped(item)

@@ -166,7 +166,7 @@ class Reporter:
 def _bare(route: Route, doubt: Doubt, record: Record) -> Item:
     """An item of which only what its entry says is known."""
     item = Item(record, None)
-    item.route, item.plan = route, route.plan
+    item.route = route
     item.id, item.key, item.tenant = doubt.id, doubt.key or b"", doubt.tenant
     item.fingerprint = doubt.fingerprint
     return item

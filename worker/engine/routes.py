@@ -8,12 +8,26 @@ from typing import Any
 from worker.errors import ConfigError
 from worker.rules.circuit import Circuit
 from worker.rules.claims import Kind, Outcome
-from worker.rules.entries import Plan
+from worker.rules.entries import Origin, Plan
+from worker.rules.fingerprint import FORMAT as FINGERPRINT_FORMAT
 from worker.rules.fingerprint import FingerprintRule
 from worker.rules.handlers import Handler
 from worker.rules.identity import FORMAT, Identity
 from worker.rules.keys import KeyPolicy, KeyRule, Preset
 from worker.rules.models import tree_validator
+
+
+class Origins(dict[tuple[str, int], Origin]):
+    """The origins of one operation by topic and partition, made when a record comes from there."""
+
+    def __init__(self, plan: Plan, topic_numbers: Mapping[str, int]) -> None:
+        self._plan = plan
+        self._topic_numbers = topic_numbers
+
+    def __missing__(self, place: tuple[str, int]) -> Origin:
+        topic, partition = place
+        origin = self[place] = Origin(self._plan, self._topic_numbers.get(topic), partition, FINGERPRINT_FORMAT)
+        return origin
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +41,7 @@ class Route:
     identity: Identity
     fingerprint: FingerprintRule
     policy: KeyPolicy | None
-    topic_numbers: Mapping[str, int]
+    origins: Origins
     validate: Callable[[bytes], Any] | None
     validate_tree: Callable[[Any], Any] | None  # the same from the parsed payload, where that is quicker
     order: str  # what keeps it among the records of a lane: their Kafka key, their partition, or none
@@ -105,15 +119,16 @@ def prepare(handler: Handler, operation: int, topic_numbers: Mapping[str, int], 
     strict = scope.key_min_length > 1 or scope.key_pattern is not None
     model = handler.model
     transactional = handler.kind is Kind.TRANSACTIONAL
+    plan = Plan(operation, handler.kind, scope.lifetime.total_seconds(), handler.retries.attempts)
     return Route(
         handler=handler,
-        plan=Plan(operation, handler.kind, scope.lifetime.total_seconds(), handler.retries.attempts),
+        plan=plan,
         key=handler.key,
         tenant=handler.tenant,
         identity=Identity(scope=scope.name, operation=handler.operation, secret=secret),
         fingerprint=rule,
         policy=KeyPolicy(scope.key_min_length, scope.key_pattern) if strict else None,
-        topic_numbers=topic_numbers,
+        origins=Origins(plan, topic_numbers),
         validate=None if model is None else model.__pydantic_validator__.validate_json,
         validate_tree=None if model is None or rule.mode != "canonical" else tree_validator(model),
         order=handler.order,

@@ -14,7 +14,7 @@ from worker.ledger.connect import Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.sessions import Session
 from worker.rules.claims import State, Status
-from worker.rules.entries import Claimable, Row, Won
+from worker.rules.entries import Claimable, Origin, Row, Won
 from worker.rules.results import ContentType, Result
 from worker.rules.writes import Claimed
 
@@ -74,9 +74,9 @@ class Claims:
         arguments = (
             ids,
             [o.fingerprint for o in offers],
-            [min(o.plan.attempts_cap, _MOST_ATTEMPTS) for o in offers],
-            [o.plan.kind for o in offers],
-            [o.plan.ttl for o in offers],
+            [min(o.origin.plan.attempts_cap, _MOST_ATTEMPTS) for o in offers],
+            [o.origin.plan.kind for o in offers],
+            [o.origin.plan.ttl for o in offers],
             self._crash_cap,
         )
         async with self._lines.take() as line:
@@ -146,7 +146,7 @@ class Claims:
         return (
             row.state is State.IN_PROGRESS
             and row.fence in self._fences.lost
-            and (row.fingerprint, row.format) == (offer.fingerprint, offer.format)
+            and (row.fingerprint, row.format) == (offer.fingerprint, offer.origin.format)
         )
 
     async def _under_fence(self, line: Line, name: str, ids: list[UUID], *arguments: Any) -> dict[bytes, Won]:
@@ -208,28 +208,22 @@ def backoff(attempt: int) -> float:
 
 def _columns(offers: Sequence[Claimable]) -> tuple[list[Any] | None, ...]:
     """The parameters of a claim, as columns; what offers of one origin share is sent once."""
-    origins: dict[tuple[int, int | None, int, int], tuple[int, Claimable]] = {}
-    numbers = []
-    for offer in offers:
-        origin = (id(offer.plan), offer.topic_number, offer.partition, offer.format)
-        known = origins.get(origin)
-        if known is None:
-            known = origins[origin] = (len(origins) + 1, offer)
-        numbers.append(known[0])
+    number_of: dict[Origin, int] = {}
+    numbers = [number_of.setdefault(o.origin, len(number_of) + 1) for o in offers]
     tenants = [o.stored_tenant for o in offers]
-    firsts = [first for _, first in origins.values()]
+    origins = list(number_of)
     return (
         numbers,
         [o.offset for o in offers],
         [o.fingerprint for o in offers],
         unless(tenants, None),
         [o.stored_key for o in offers],
-        [o.plan.operation for o in firsts],
-        [o.plan.kind for o in firsts],
-        [o.plan.ttl for o in firsts],
-        [o.topic_number for o in firsts],
-        [o.partition for o in firsts],
-        [o.format for o in firsts],
+        [o.plan.operation for o in origins],
+        [o.plan.kind for o in origins],
+        [o.plan.ttl for o in origins],
+        [o.topic_number for o in origins],
+        [o.partition for o in origins],
+        [o.format for o in origins],
     )
 
 

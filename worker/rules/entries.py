@@ -19,18 +19,25 @@ class Plan:
     attempts_cap: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """What the messages of one operation on one partition have in common; one object for all of them."""
+
+    plan: Plan
+    topic_number: int | None
+    partition: int
+    format: int
+
+
 class Claimable(Protocol):
     """A message whose key can be claimed."""
 
     id: bytes
-    plan: Plan
-    topic_number: int | None
-    partition: int
+    origin: Origin
     offset: int
     fingerprint: bytes | None
     stored_tenant: bytes | None
     stored_key: bytes | None
-    format: int
 
 
 @dataclass(slots=True)

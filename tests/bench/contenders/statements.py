@@ -14,13 +14,14 @@ from worker.app.handlers import effective_handlers
 from worker.app.opening import make_ledger
 from worker.engine.routes import identity_text
 from worker.ledger.ledger import PostgresLedger
-from worker.rules.entries import Plan
+from worker.rules.entries import Origin, Plan
 from worker.rules.fingerprint import FORMAT
 from worker.rules.results import NOTHING
 from worker.rules.writes import Done
 from worker.settings import load_settings
 
 BATCH = 500
+PARTITIONS = 8
 CALLS = 4
 
 
@@ -29,23 +30,22 @@ class Offer:
     """What the ledger needs of a message to claim its key."""
 
     id: bytes
-    plan: Plan
-    topic_number: int | None
-    partition: int
+    origin: Origin
     offset: int
     fingerprint: bytes | None
     stored_tenant: bytes | None
     stored_key: bytes | None
-    format: int
 
 
 def offers(job: Job, plan: Plan, topic: int) -> list[Offer]:
     """Made before the clock starts."""
+    origins = [Origin(plan, topic, partition, FORMAT) for partition in range(PARTITIONS)]
     made = []
     for number in range(job.messages):
         key = f"{job.group}-{number:08}".encode()
         digest = hashlib.sha256(key).digest()
-        made.append(Offer(digest[:16], plan, topic, number % 8, number // 8, digest, None, key, FORMAT))
+        origin, offset = origins[number % PARTITIONS], number // PARTITIONS
+        made.append(Offer(digest[:16], origin, offset, digest, None, key))
     return made
 
 
@@ -55,7 +55,7 @@ async def drive(ledger: PostgresLedger, batches: Iterator[list[Offer]]) -> int:
     for batch in batches:
         claimed = await ledger.claims.claim(batch)
         assert claimed.all_won, "keys that nobody has used must be won"
-        await ledger.finals.complete([Done(one.id, claimed.fence, NOTHING, one.plan.ttl) for one in batch])
+        await ledger.finals.complete([Done(one.id, claimed.fence, NOTHING, one.origin.plan.ttl) for one in batch])
         won += len(batch)
     return won
 

@@ -74,7 +74,7 @@ class MemoryClaims:
     def _lost(self, row: Row, offer: Claimable) -> bool:
         """Whether the row is a claim of ours that nobody runs, made for this very payload."""
         mine = row.state is State.IN_PROGRESS and row.fence in self._fences.lost
-        return mine and (row.fingerprint, row.format) == (offer.fingerprint, offer.format)
+        return mine and (row.fingerprint, row.format) == (offer.fingerprint, offer.origin.format)
 
     def _under_fence(self, ids: Iterable[bytes], write: Callable[[int], dict[bytes, Won]]) -> dict[bytes, Won]:
         """One statement under a fresh fence; in an ended session it does nothing."""
@@ -99,15 +99,15 @@ class MemoryClaims:
         for offer in absent:
             entries[offer.id] = Entry(
                 id=offer.id,
-                operation=offer.plan.operation,
-                kind=offer.plan.kind,
+                operation=offer.origin.plan.operation,
+                kind=offer.origin.plan.kind,
                 fence=fence,
-                expires_at=now + offer.plan.ttl,
+                expires_at=now + offer.origin.plan.ttl,
                 fingerprint=offer.fingerprint,
-                format=offer.format,
+                format=offer.origin.format,
                 tenant=offer.stored_tenant,
                 key=offer.stored_key,
-                source=(offer.topic_number, offer.partition, offer.offset),
+                source=(offer.origin.topic_number, offer.origin.partition, offer.offset),
             )
         return {o.id: Won(fence) for o in absent}
 
@@ -118,8 +118,8 @@ class MemoryClaims:
             entry = self._tables.entries.get(offer.id)
             if entry is None or not self._may_claim_again(entry, offer, fence):
                 continue
-            entry.state, entry.fence, entry.kind = State.IN_PROGRESS, fence, offer.plan.kind
-            entry.due_at, entry.expires_at = None, now + offer.plan.ttl
+            entry.state, entry.fence, entry.kind = State.IN_PROGRESS, fence, offer.origin.plan.kind
+            entry.due_at, entry.expires_at = None, now + offer.origin.plan.ttl
             won[entry.id] = self._won(entry)
         return won
 
@@ -130,7 +130,7 @@ class MemoryClaims:
             and entry.fence < fence
             and entry.due_at is not None
             and entry.due_at <= self._tables.clock()
-            and entry.attempts < offer.plan.attempts_cap
+            and entry.attempts < offer.origin.plan.attempts_cap
             and entry.crashes < self._crash_cap
         )
 
