@@ -130,7 +130,7 @@ class OnPostgres(Store):
         """Let each of these statements commit once without an answer, by wrapping the connections they go through."""
         left = {ledger.queries[name]: name for name in statements}
         for line in ledger._hot._all:
-            line.fetch = _losing(line.fetch, left)
+            line.fetch, line.write = _losing(line.fetch, left), _losing(line.write, left)
 
     async def write(self, transaction: Transaction, what: str) -> None:
         await transaction.execute(self._sql("INSERT INTO oncebox.written VALUES ($1)"), what)
@@ -139,11 +139,11 @@ class OnPostgres(Store):
         return [row["what"] for row in await self._fetch("SELECT what FROM oncebox.written ORDER BY ctid")]
 
 
-def _losing(fetch: Callable[..., Any], left: dict[str, str]) -> Callable[..., Any]:
+def _losing(call: Callable[..., Any], left: dict[str, str]) -> Callable[..., Any]:
     async def lose(query: str, *arguments: Any) -> Any:
-        rows = await fetch(query, *arguments)
+        answer = await call(query, *arguments)
         if left.pop(query, None) is not None:
             raise ServiceUnavailable("postgres", "the answer was lost")
-        return rows
+        return answer
 
     return lose

@@ -24,7 +24,7 @@ async def by_claim_again(store: Store, ledger: Any, key: str, _: int) -> bool:
 
 
 async def by_complete(_: Store, ledger: Any, key: str, fence: int) -> bool:
-    return not await ledger.finals.complete([done(key, fence)])
+    return not await ledger.finals.complete([done(key, fence, b"in time")])
 
 
 async def by_complete_late(_: Store, ledger: Any, key: str, fence: int) -> bool:

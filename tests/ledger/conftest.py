@@ -13,6 +13,7 @@ from tests.ledger.offers import id_of
 from tests.ledger.wire import Wire, wire_to
 from worker.ledger.ledger import PostgresLedger
 from worker.ledger.migrate import migrate
+from worker.ledger.novelty import Novelty
 from worker.settings import DatabaseSettings
 
 
@@ -100,14 +101,31 @@ def make_ledger(settings: DatabaseSettings, notice: Callable[..., None], **optio
     return PostgresLedger(settings, notice=notice, **wanted)
 
 
+class AlwaysNew(Novelty):
+    """Expects new keys even after it was wrong."""
+
+    expected = True
+
+
 @pytest.fixture
-async def open_ledger(ledger_schema: Schema, notices: Notices) -> AsyncIterator[OpenLedger]:
+def all_new() -> bool:
+    """Whether claims expect all keys to be new; a test that must hold either way is run with both."""
+    return False
+
+
+EITHER_WAY = pytest.mark.parametrize("all_new", [False, True], ids=["expecting anything", "expecting new keys"])
+
+
+@pytest.fixture
+async def open_ledger(ledger_schema: Schema, notices: Notices, all_new: bool) -> AsyncIterator[OpenLedger]:
     """`await open_ledger()` is one more worker's ledger; `url=` sends it through a wire."""
     opened: list[PostgresLedger] = []
 
     async def open_one(url: str | None = None, *, limits: dict[str, Any] | None = None, **more: Any) -> PostgresLedger:
         ledger = make_ledger(ledger_schema.settings(url, **(limits or {})), notices, **more)
         opened.append(ledger)
+        if all_new:
+            ledger.claims._novelty = AlwaysNew()
         await ledger.open()
         return ledger
 

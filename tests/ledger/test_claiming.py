@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.ledger.conftest import Notices, OpenLedger, Schema
+from tests.ledger.conftest import EITHER_WAY, Notices, OpenLedger, Schema
 from tests.ledger.locks import holding, somebody_waits
 from tests.ledger.offers import Offer, done, doubted, failed, id_of, offers, plan, record, released
 from worker.ledger.ledger import PostgresLedger
@@ -16,6 +16,7 @@ from worker.rules.claims import Kind, State
 from worker.rules.entries import Answer, answer
 from worker.rules.writes import Claimed, Parking
 
+pytestmark = EITHER_WAY
 KEYS = [f"key {n}" for n in range(500)]
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.ledger.conftest import Notices, OpenLedger, Schema
+from tests.ledger.conftest import EITHER_WAY, Notices, OpenLedger, Schema
 from tests.ledger.locks import holding, nobody_executes, somebody_waits
 from tests.ledger.offers import Offer, done, failed, id_of, offers, plan
 from tests.ledger.wire import Loss, Wire
@@ -12,6 +12,13 @@ from tests.waiting import eventually
 from worker.ledger.ledger import PostgresLedger
 from worker.rules.claims import Kind, State
 from worker.rules.entries import Answer, answer
+
+pytestmark = EITHER_WAY
+
+
+def claim_of(ledger: PostgresLedger) -> str:
+    """The text of its next claim."""
+    return ledger.queries["claim_new" if ledger.claims._novelty.expected else "claim"]
 
 
 @pytest.fixture
@@ -33,7 +40,7 @@ async def runs_once(ledger: PostgresLedger, schema: Schema, key: str, fence: int
 async def test_a_claim_without_an_answer_is_made_again_and_won_once(
     worker: PostgresLedger, wire: Wire, ledger_schema: Schema, loss: Loss
 ) -> None:
-    wire.lose(loss, worker.queries["claim"])
+    wire.lose(loss, claim_of(worker))
     claimed = await worker.claims.claim(offers("a", "b"))
     assert wire.lost == 1
     for key in ("a", "b"):
@@ -52,7 +59,7 @@ async def test_a_claim_that_commits_after_it_was_offered_again_is_retaken(
         " VALUES (encode($1::bytea, 'hex')::uuid, 1, now(), 1, 1, 1, 1, 'f')"
     )
     async with holding(ledger_schema.url, insert, id_of(last)) as holder:
-        wire.lose(Loss.HEARING, worker.queries["claim"])
+        wire.lose(Loss.HEARING, claim_of(worker))
         claiming = asyncio.create_task(worker.claims.claim(offers(first, last)))
         broken = await somebody_waits(ledger_schema.admin, holder)
         await eventually(lambda: wire.lost)
@@ -135,7 +142,7 @@ async def test_claiming_again_without_an_answer_is_retaken_by_the_next_offer(
 async def test_retaking_without_an_answer_is_retaken_itself(
     worker: PostgresLedger, wire: Wire, ledger_schema: Schema, loss: Loss
 ) -> None:
-    wire.lose(Loss.ANSWER, worker.queries["claim"])
+    wire.lose(Loss.ANSWER, claim_of(worker))
     wire.lose(loss, worker.queries["retake"])
     claimed = await worker.claims.claim(offers("a", "b"))
     assert wire.lost == 2
@@ -186,7 +193,7 @@ async def test_a_claim_under_way_is_no_stray(worker: PostgresLedger, ledger_sche
         claiming = asyncio.create_task(worker.claims.claim(offers(first, last)))
         await somebody_waits(ledger_schema.admin, holder)
         # A younger call breaks and commits: it is not released while the older one could explain it.
-        wire.lose(Loss.ANSWER, worker.queries["claim"])
+        wire.lose(Loss.ANSWER, claim_of(worker))
         younger = asyncio.create_task(worker.claims.claim(offers("young")))
         await eventually(lambda: wire.lost)
         assert await worker.release_strays() == 0
@@ -216,7 +223,7 @@ async def test_a_late_arrival_of_a_lost_claim_changes_nothing(worker: PostgresLe
 
 
 async def test_losing_answers_is_said(worker: PostgresLedger, wire: Wire, notices: Notices) -> None:
-    wire.lose(Loss.ANSWER, worker.queries["claim"])
+    wire.lose(Loss.ANSWER, claim_of(worker))
     await worker.claims.claim(offers("k"))
     assert len(notices.of("claim_broke")) == 1
     assert notices.of("claim_retaken") == [{"entries": 1}]

@@ -1,7 +1,7 @@
 """Claiming: absent -> in_progress, failed_retryable -> in_progress, and taking back claims whose answer was lost."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from asyncpg.pgproto.pgproto import UUID
 from worker.errors import ServiceUnavailable
 from worker.ledger.connect import Line, Lines
 from worker.ledger.fences import Fences
+from worker.ledger.novelty import Novelty
 from worker.ledger.sessions import Session
 from worker.rules.claims import State, Status
 from worker.rules.entries import Claimable, Origin, Row, Won
@@ -47,6 +48,7 @@ class Claims:
         self._fences = fences
         self._crash_cap = crash_cap
         self._notice = notice
+        self._novelty = Novelty()
 
     async def claim(self, offers: Sequence[Claimable], *, look_first: bool = False) -> Claimed:
         """Claim every absent key; look up the others in a second statement. Keys must be distinct.
@@ -112,9 +114,15 @@ class Claims:
         asked = [o for o in offers if o.id not in rows] if rows else offers
         claimed = _Answer(0, [])
         if asked:
-            claimed = await self._call(line, "claim", [UUID(o.id) for o in asked], *_columns(asked))
+            columns = ([UUID(o.id) for o in asked], *_columns(asked))
+            if not rows and self._novelty.expected and (fence := await self._claim_new(line, columns)) is not None:
+                self._novelty.confirmed(len(offers))
+                return Claimed(fence)
+            claimed = await self._call(line, "claim", *columns)
         if len(claimed.found) == len(offers):
+            self._novelty.confirmed(len(offers))
             return Claimed(claimed.fence)
+        self._novelty.refuted()
         try:
             return await self._with_losers(line, offers, claimed, rows)
         except BaseException:
@@ -153,7 +161,23 @@ class Claims:
         answer = await self._call(line, name, ids, *arguments)
         return {r[0].bytes: Won(answer.fence, r[1], r[2], r[3]) for r in answer.found}
 
+    async def _claim_new(self, line: Line, columns: Sequence[Any]) -> int | None:
+        """The fence under which all were claimed; None if none was: one has an entry, or our session has ended."""
+        try:
+            fence, written = await self._fenced(line, line.write, "claim_new", columns)
+        except asyncpg.UniqueViolationError:
+            return None
+        self._fences.opened(fence, written)
+        return fence if written else None
+
     async def _call(self, line: Line, name: str, *arguments: Any) -> "_Answer":
+        fence, found = await self._fenced(line, line.fetch, name, arguments)
+        self._fences.opened(fence, len(found))
+        return _Answer(fence, found)
+
+    async def _fenced(
+        self, line: Line, call: Callable[..., Awaitable[T]], name: str, arguments: Sequence[Any]
+    ) -> tuple[int, T]:
         """One statement under a fresh fence; a fence without an answer is remembered as lost."""
         fences = self._fences
         while fences.empty:
@@ -162,14 +186,15 @@ class Claims:
         fence = fences.take()
         fences.calling.add(fence)
         try:
-            found = await line.fetch(self._queries[name], self._session.id, fence, *arguments)
+            return fence, await call(self._queries[name], self._session.id, fence, *arguments)
+        except asyncpg.UniqueViolationError:
+            # An answer, too: nothing was written, and nothing will be.
+            raise
         except BaseException:
             fences.lost.add(fence)
             raise
         finally:
             fences.calling.discard(fence)
-        fences.opened(fence, len(found))
-        return _Answer(fence, found)
 
     async def _look_up(self, line: Line, ids: list[UUID]) -> dict[bytes, Row]:
         return {r[0].bytes: read_row(r) for r in await line.fetch(self._queries["look_up"], ids)}

@@ -6,9 +6,9 @@ A call that breaks says nothing about its outcome; that is for the caller to set
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
@@ -23,6 +23,7 @@ Connect = Callable[[], Awaitable[Connection]]
 Watch = Callable[[str, float, bool], None]
 TRANSACTION = "transaction"
 CONNECT = "connect"
+T = TypeVar("T")
 
 # Every statement of ours counts on seeing, after it waited for a lock, what was committed meanwhile.
 RARE: Mapping[str, str] = {"default_transaction_isolation": "read committed"}
@@ -105,20 +106,28 @@ class Line:
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run one statement; `ServiceUnavailable` means its outcome is unknown."""
+        return await self._run(asyncpg.Connection.fetch, query, arguments)
+
+    async def write(self, query: str, *arguments: Any) -> int:
+        """Run one statement that returns no rows; how many it wrote. As with `fetch`, its outcome may stay unknown."""
+        status = await self._run(asyncpg.Connection.execute, query, arguments)
+        return int(status.rpartition(" ")[2])
+
+    async def fetchval(self, query: str, *arguments: Any) -> Any:
+        rows = await self.fetch(query, *arguments)
+        return rows[0][0] if rows else None
+
+    async def _run(self, call: Callable[..., Awaitable[T]], query: str, arguments: Sequence[Any]) -> T:
         connection = await self.connection()
         began = clock()
         try:
-            rows = await connection.fetch(query, *arguments)
+            answer = await call(connection, query, *arguments)
         except BROKEN as error:
             self.drop()
             self._watch(query, clock() - began, True)
             raise unavailable(error) from error
         self._watch(query, clock() - began, False)
-        return rows
-
-    async def fetchval(self, query: str, *arguments: Any) -> Any:
-        rows = await self.fetch(query, *arguments)
-        return rows[0][0] if rows else None
+        return answer
 
     async def prepare(self, queries: Iterable[str]) -> None:
         """Open the connection and learn the types of these statements, without running them."""

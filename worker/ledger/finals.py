@@ -14,6 +14,7 @@ from worker.ledger.connect import Connection, Line, Lines
 from worker.ledger.fences import Fences
 from worker.ledger.portions import portions
 from worker.rules.claims import Status
+from worker.rules.entries import Row
 from worker.rules.results import ContentType, Result
 from worker.rules.writes import Completion, Doubted, Failed, Released
 
@@ -45,7 +46,7 @@ class Finals:
     async def complete(self, done: Sequence[Completion]) -> set[bytes]:
         """Store the results of claims we still hold; hand the ids that come back to `complete_late`.
 
-        Those were settled meanwhile, or stored already by a try whose answer was lost.
+        Those were settled meanwhile.
         """
         undecided: set[bytes] = set()
         for portion in _portions(done):
@@ -54,13 +55,16 @@ class Finals:
 
     async def _complete(self, done: Sequence[Completion]) -> set[bytes]:
         arguments = result_columns(done)
-        rows = await self._repeat(lambda line: line.fetch(self._queries["complete"], *arguments))
-        if len(rows) == len(done):
+        written = await self._repeat(lambda line: line.write(self._queries["complete"], *arguments))
+        if written == len(done):
             self._fences.closed([d.fence for d in done])
             return set()
-        stored = {r[0].bytes for r in rows}
-        self._fences.closed(d.fence for d in done if d.id in stored)
-        return {d.id for d in done} - stored
+        # The rows tell which are stored, also those that a try without an answer has stored.
+        found = await self._repeat(lambda line: line.fetch(self._queries["look_up"], arguments[0]))
+        rows = {r["id"].bytes: read_row(r) for r in found}
+        undecided = {d.id for d in done if not _is_stored(d, rows.get(d.id))}
+        self._fences.closed(d.fence for d in done if d.id not in undecided)
+        return undecided
 
     async def complete_late(self, done: Sequence[Completion]) -> set[bytes]:
         """Store results of claims that were settled meanwhile; the ids that come back must be judged by their rows.
@@ -96,11 +100,10 @@ class Finals:
         refused = set()
         for one in done:
             row, result = rows.get(one.id), one.result
-            foreign = row is None or row.fence != one.fence
-            if row is not None and not foreign and row.result == as_stored(result):
+            if _is_stored(one, row):
                 continue
             # A verdict about this very claim gave another result: the effect happened once, and completed is immutable.
-            event = "result_refused" if foreign else "result_differs"
+            event = "result_refused" if row is None or row.fence != one.fence else "result_differs"
             await tx.execute(
                 self._queries["refuse_result"], UUID(one.id), event, one.fence, result.status.name, result.body
             )
@@ -224,6 +227,11 @@ def result_columns(done: Sequence[Completion]) -> tuple[list[Any] | None, ...]:
         unless([r.body for r in results], None),
         unless([r.code if r.code is None else text(r.code) for r in results], None),
     )
+
+
+def _is_stored(done: Completion, row: Row | None) -> bool:
+    """Whether the row is completed, by this very claim and with this result."""
+    return row is not None and row.fence == done.fence and row.result == as_stored(done.result)
 
 
 def as_stored(result: Result) -> Result:

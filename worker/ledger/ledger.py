@@ -94,7 +94,7 @@ class PostgresLedger:
         self, handlers: Sequence[Handler], *, group: str, identities: Mapping[str, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Numbers of operations and of topics; the connections that claims and handlers will need are opened ahead."""
-        await self._hot.open(self.queries["claim"], self.queries["look_up"], self.queries["complete"])
+        await self._hot.open(*(self.queries[name] for name in ("claim", "claim_new", "look_up", "complete")))
         if any(handler.kind is Kind.TRANSACTIONAL for handler in handlers):
             await self._user.open(self.queries["complete_one"])
         topics = {topic for handler in handlers for topic in handler.topics}

@@ -20,6 +20,25 @@ SELECT o.fence, clock_timestamp() + ($11::float8[])[u.origin] * interval '1 seco
 ON CONFLICT (id) DO NOTHING
 RETURNING id
 
+-- name: claim_new
+-- The same where all keys are new: nothing looks for other entries first, and no row is confirmed after it. One id that
+-- somebody has an entry for fails the statement, which then has written nothing. As above: $1 session  $2 fence  $3 ids
+-- $4 origins  $5 offsets  $6 fingerprints  $7 tenants  $8 keys  $9 operations  $10 kinds  $11 ttl seconds  $12 topics
+-- $13 partitions  $14 formats
+WITH s AS MATERIALIZED (
+  SELECT id FROM oncebox.sessions WHERE id = $1 AND ended_at IS NULL FOR KEY SHARE
+), o AS (
+  INSERT INTO oncebox.open_claims (fence, session, ids) SELECT $2::bigint, s.id, $3::uuid[] FROM s RETURNING fence
+)
+INSERT INTO oncebox.entries (fence, expires_at, source_offset, operation, source_topic, source_partition, state, kind,
+                             attempts, crashes, held, format, id, fingerprint, tenant, key)
+SELECT o.fence, clock_timestamp() + ($11::float8[])[u.origin] * interval '1 second', u.source_offset,
+       ($9::int[])[u.origin], ($12::int[])[u.origin], ($13::int[])[u.origin], 1, ($10::smallint[])[u.origin],
+       0, 0, 0, ($14::smallint[])[u.origin], u.id, u.fingerprint, u.tenant, u.key
+  FROM unnest($3::uuid[], $4::int[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[])
+       u(id, origin, source_offset, fingerprint, tenant, key), o
+ ORDER BY u.id
+
 -- name: look_up
 -- Reads what the rows say about records that did not win a claim. A missing id was pruned, or the session has ended.
 -- $1 ids

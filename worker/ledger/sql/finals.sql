@@ -1,7 +1,7 @@
 -- name: complete
 -- in_progress -> completed, only for the fence that ran the handler; late results have their own query.
 -- State and fence are join columns: as constants a fresh table's statistics turn this into a scan per row.
--- No row for an id: another decision was recorded first.
+-- Fewer rows than ids: for some another decision was recorded first, or they were completed before; look them up.
 -- $1 ids (sorted)  $2 fences  $3 result statuses (null: all ok)  $4 content types (null: none has one)
 -- $5 results, $6 result codes (null: there are none)
 UPDATE oncebox.entries e
@@ -11,7 +11,6 @@ UPDATE oncebox.entries e
           FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::bytea[], $6::text[])
                x(id, fence, status, content_type, result, code) OFFSET 0) u
  WHERE e.id = u.id AND e.fence = u.fence AND e.state = u.state
-RETURNING e.id
 
 -- name: complete_late
 -- in_progress, unknown, failed_retryable -> completed: the result of the very claim that was settled meanwhile, or one

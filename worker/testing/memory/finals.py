@@ -24,9 +24,13 @@ class MemoryFinals:
         """Store the results of claims we still hold; hand the ids that come back to `complete_late`."""
         stored = []
         for one in done:
-            entry = self._tables.claimed(one.id, one.fence)
-            if entry is not None:
+            entry = self._tables.entries.get(one.id)
+            if entry is None or entry.fence != one.fence:
+                continue
+            if entry.state is State.IN_PROGRESS:
                 store(entry, one.result)
+            if entry.state is State.COMPLETED and entry.result == as_stored(one.result):
+                # Also by a try whose answer was lost.
                 stored.append(one)
         await self._answered(stored)
         return {d.id for d in done} - {d.id for d in stored}
