@@ -10,6 +10,8 @@ from tests.waiting import eventually
 from worker.engine.batches import CRUMBS, Batches
 from worker.engine.tasks import Tasks
 
+WORTH = 60
+
 
 class Calls:
     """Batches whose calls end when they are let go."""
@@ -17,7 +19,9 @@ class Calls:
     def __init__(self, room: Callable[[], int] | None = None) -> None:
         self.sizes: list[int] = []
         self.ends: list[asyncio.Event] = []
-        self.batches: Batches[int] = Batches("test", self._call, Tasks(), size=100, calls=2, crumbs=CRUMBS, room=room)
+        self.batches: Batches[int] = Batches(
+            "test", self._call, Tasks(), size=100, calls=2, crumbs=CRUMBS, worth=WORTH, room=room
+        )
         self._over = False
 
     async def _call(self, batch: list[int]) -> None:
@@ -109,3 +113,34 @@ async def test_crumbs_do_not_wait_for_a_call_that_hangs(calls: Calls) -> None:
 
     await eventually(let_go, 5, "the crumb waits for ever", every=0.01)
     assert calls.sizes == [CRUMBS, 1]
+
+
+async def test_what_is_added_while_more_comes_goes_together_when_no_more_does(calls: Calls) -> None:
+    made = calls.batches
+    for _ in range(3):
+        made.extend(range(5), more=True)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert calls.sizes == []
+    made.gathered()
+    await calls.begun(15)
+
+
+async def test_as_many_as_are_worth_a_call_wait_for_no_more(calls: Calls) -> None:
+    made = calls.batches
+    made.extend(range(WORTH - 1), more=True)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert calls.sizes == []
+    made.extend(range(1), more=True)
+    await calls.begun(WORTH)
+
+
+@pytest.mark.parametrize("calls", [lambda: WORTH // 2], indirect=True, ids=["room for half"])
+async def test_a_room_for_fewer_than_are_worth_a_call_is_used_when_no_more_comes(calls: Calls) -> None:
+    calls.batches.extend(range(WORTH), more=True)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert calls.sizes == []
+    calls.batches.gathered()
+    await calls.begun(WORTH // 2, WORTH // 2)

@@ -193,9 +193,9 @@ async def test_what_one_fetch_delivers_is_taken_in_portions(site: Site, monkeypa
     taken: list[int] = []
     take = Pipeline.take
 
-    def watched(pipeline: Pipeline, lane: Lane, records: list[Record], position: int) -> None:
+    def watched(pipeline: Pipeline, lane: Lane, records: list[Record], position: int, *, more: bool) -> None:
         taken.append(len(records))
-        take(pipeline, lane, records, position)
+        take(pipeline, lane, records, position, more=more)
 
     monkeypatch.setattr(Pipeline, "take", watched)
     site.produce(name, [Sent(message(f"k{n}"), key=str(n).encode()) for n in range(1000)])

@@ -17,7 +17,8 @@ class Batches(Generic[T]):
     """Hands what is ready to `call`, at most `size` at once and `calls` at the same time.
 
     Fewer than `crumbs` wait until a call under way has ended, or is found to hang: theirs would cost as much as one for
-    many. But at low load, where there are only crumbs, none waits for others.
+    many. But at low load, where there are only crumbs, none waits for others. While more are about to be added, nothing
+    goes out before there are as many as make a call `worth` its cost.
 
     What is added in one step of the loop goes out together: the first look is taken after that step.
     """
@@ -31,6 +32,7 @@ class Batches(Generic[T]):
         size: int,
         calls: int,
         crumbs: int = 1,
+        worth: int = 1,
         room: Callable[[], int] | None = None,
         reserve: Callable[[int], None] | None = None,
     ) -> None:
@@ -40,6 +42,7 @@ class Batches(Generic[T]):
         self._size = size
         self._calls = calls
         self._crumbs = crumbs
+        self._worth = worth
         self._room = room
         self._reserve = reserve
         self._ready: deque[T] = deque()
@@ -48,6 +51,7 @@ class Batches(Generic[T]):
         self._latest = 0  # for how many it is
         self._out = 0
         self._scheduled = False
+        self._gathering = False
 
     def __len__(self) -> int:
         """How many are ready or under way."""
@@ -63,8 +67,15 @@ class Batches(Generic[T]):
         if not self._scheduled:
             self.kick()
 
-    def extend(self, many: Iterable[T]) -> None:
+    def extend(self, many: Iterable[T], *, more: bool = False) -> None:
+        """Add these; `more` promises `gathered()` within moments, and probably others before that."""
         self._ready.extend(many)
+        self._gathering = more
+        self.kick()
+
+    def gathered(self) -> None:
+        """What has been added needs to wait for no more."""
+        self._gathering = False
         self.kick()
 
     def kick(self) -> None:
@@ -78,6 +89,8 @@ class Batches(Generic[T]):
         return self._under_way < self._calls and self._is_enough(len(self._ready))
 
     def _is_enough(self, count: int) -> bool:
+        if self._gathering and count < self._worth:
+            return False
         crumbs = self._crumbs
         if count >= crumbs or not self._under_way:
             return True

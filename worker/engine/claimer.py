@@ -72,6 +72,7 @@ class Claimer:
             size=batch,
             calls=calls,
             crumbs=CRUMBS,
+            worth=self._window.share,
             room=self._room,
             reserve=self._window.reserve,
         )
@@ -94,8 +95,12 @@ class Claimer:
         """What rows meant, so far."""
         return self._judge.answers
 
-    def offer(self, items: Iterable[Item]) -> None:
-        self._offers.extend(items)
+    def offer(self, items: Iterable[Item], *, more: bool = False) -> None:
+        """Claim these when there is room; `more` promises `all_offered()` in a moment, and others before that."""
+        self._offers.extend(items, more=more)
+
+    def all_offered(self) -> None:
+        self._offers.gathered()
 
     def look_back(self, items: Iterable[Item]) -> list[Item]:
         """Look up, before claiming, items whose position was finished longer ago than their entry is kept."""
@@ -190,7 +195,7 @@ class Claimer:
 
     def tick(self) -> None:
         """Park what has waited too long for a claim of its own key here; claim what waits for a call that hangs."""
-        self._offers.kick()
+        self._offers.gathered()
         now = self._clock()
         for id_, items in list(self._behind.items()):
             impatient = [item for item in items if now - item.waiting_since >= self._hold]

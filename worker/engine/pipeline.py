@@ -112,8 +112,8 @@ class Pipeline:
     def _offer_one(self, item: Item) -> None:
         self._claimer.offer_one(item)
 
-    def take(self, lane: Lane, records: Sequence[Record], position: int) -> None:
-        """Accept what one fetch delivered; never awaits."""
+    def take(self, lane: Lane, records: Sequence[Record], position: int, *, more: bool = False) -> None:
+        """Accept what one fetch delivered, or a part of it: `more` promises `all_taken()` in a moment. Never awaits."""
         items = [Item(record, lane) for record in records]
         lane.receive(items, position)
         if items and self.counts.delays is not None:
@@ -121,7 +121,12 @@ class Pipeline:
         entered = [item for item in items if self._enter(item)]
         if items and items[0].offset < lane.seen_below:
             entered = self._claimer.look_back(entered)
-        self._claimer.offer(entered)
+        # Where most must wait for others of their key, those that need not do not wait for more.
+        self._claimer.offer(entered, more=more and 2 * len(entered) >= len(items))
+
+    def all_taken(self) -> None:
+        """What one fetch delivered is here: claims wait for no more of it."""
+        self._claimer.all_offered()
 
     def take_parked(self, parked: Parked) -> None:
         """Accept a record that was parked: it runs out of order. One that is in hand already is not taken twice."""

@@ -107,6 +107,7 @@ class Worker:
             places = [(lane.position, lane.held) for lane, _, _ in fetched]
             for (lane, records, position), place in zip(fetched, places, strict=True):
                 await self._take(lane, records, position, place)
+            pipeline.all_taken()
             # A poll that finds something in the client's buffer does not let the loop go round.
             await asyncio.sleep(0)
 
@@ -123,7 +124,7 @@ class Worker:
             portion = records[start : start + _PORTION]
             start += len(portion)
             at = portion[-1].offset + 1 if start < len(records) else position
-            self._pipeline.take(lane, portion, at)
+            self._pipeline.take(lane, portion, at, more=True)
             self._taken += len(portion)
             if self._taken >= _PORTION:
                 self._taken = 0
