@@ -186,8 +186,8 @@ def drops_the_last_of_a_batch() -> None:
     """Loses a record of each fetch."""
     take = Pipeline.take
 
-    def losing(self: Pipeline, lane: Lane, records: Sequence[Record], position: int) -> None:
-        take(self, lane, records[:-1] if len(records) > 1 else records, position)
+    def losing(self: Pipeline, lane: Lane, records: Sequence[Record], position: int, *, more: bool = False) -> None:
+        take(self, lane, records[:-1] if len(records) > 1 else records, position, more=more)
 
     Pipeline.take = losing  # type: ignore[method-assign]
 
