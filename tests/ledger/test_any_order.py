@@ -23,11 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.ledger.conftest import AlwaysNew
 from tests.ledger.offers import done, doubted, failed, id_of, offers, released
 from tests.ledger.seats import Seat
 from worker.ledger import claims as claims_module
 from worker.ledger import finals as finals_module
 from worker.ledger.migrate import migrate
+from worker.ledger.novelty import Novelty
 from worker.ledger.queries import in_schema
 from worker.rules.claims import TRANSITIONS, Kind, State, after_death
 from worker.settings import DatabaseSettings
@@ -170,6 +172,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             mine = {key for key, entry in self.rows.items() if entry.stray and entry.fence in seat.fences.lost}
             seat.line.lose = loss(chance)
             seat.line.after = chance.randint(0, 2)
+            seat.claims._novelty = chance.choice([Novelty, AlwaysNew])()
             claimed = self.run(seat.claims.claim(offered, look_first=chance.random() < 0.3))
             for key in keys:
                 won = claimed.winner(id_of(key))
@@ -205,10 +208,14 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
 
         def bring_a_result_of_long_ago(self, chance: Random) -> None:
             key, fence = chance.choice(self.given)
+            # Whoever made the claim tells its end once; whoever else has come by the result may tell it any time.
+            tellers = [seat for seat in world.seats if fence not in seat.fences.held()]
             for seat in world.seats:
                 if seat.memory.get(key) == fence:
                     del seat.memory[key]
-            self.store_result(chance.choice(world.seats), key, fence)
+                    tellers = [seat]
+            if tellers:
+                self.store_result(chance.choice(tellers), key, fence)
 
         def store_result(self, seat: Seat, key: str, fence: int) -> None:
             finished = [done(key, fence, str(fence).encode())]
