@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from worker.engine.batches import CRUMBS, Batches
-from worker.engine.finisher import Finisher
 from worker.engine.items import Item, Stage
 from worker.engine.judging import Judge
 from worker.engine.ports import Claims, Filter
 from worker.engine.tasks import Tasks
+from worker.engine.telling import Teller
 from worker.engine.waiting import Waiting
 from worker.engine.window import Window
 from worker.rules.entries import Answer, Row, Won
@@ -26,6 +26,8 @@ class Owner(Protocol):
     def closed(self) -> bool: ...
     @property
     def crowd(self) -> int: ...
+    @property
+    def completing(self) -> int: ...
     def holds(self, item: Item) -> bool: ...
     def skips(self, item: Item) -> bool: ...
     def won(self, item: Item) -> None: ...
@@ -42,7 +44,7 @@ class Claimer:
         self,
         claims: Claims,
         filter_: Filter | None,
-        finisher: Finisher,
+        teller: Teller,
         owner: Owner,
         tasks: Tasks,
         *,
@@ -55,9 +57,9 @@ class Claimer:
     ) -> None:
         self._claims = claims
         self._filter = filter_
-        self._finisher = finisher
+        self._teller = teller
         self._owner = owner
-        self._judge = Judge(claims, finisher, owner, self, hold=hold, crash_cap=crash_cap, clock=clock)
+        self._judge = Judge(claims, teller, owner, self, hold=hold, crash_cap=crash_cap, clock=clock)
         self._window = Window(in_flight, self.reopen, clock)
         self._hold = hold
         self._clock = clock
@@ -208,7 +210,7 @@ class Claimer:
     def _room(self) -> int:
         if self._owner.closed:
             return 0
-        return self._window.room(self._offers.ready, self._finisher.completing, self._owner.crowd)
+        return self._window.room(self._offers.ready, self._owner.completing, self._owner.crowd)
 
     async def _claim(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)
@@ -290,7 +292,7 @@ class Claimer:
             elif not item.revoked:
                 self._owner.end(item)
                 detail = "finished before, longer ago than its entry is kept: it may have been done"
-                self._finisher.dead_letter(item, "beyond_ttl", detail)
+                self._teller.dead_letter(item, "beyond_ttl", detail)
 
     async def _claim_again(self, batch: list[Item]) -> None:
         """Claim what failed provably and is due; these have their keys, and their places in the window."""

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from worker.engine.finisher import Finisher
 from worker.engine.items import Item
 from worker.engine.ports import Claims
+from worker.engine.telling import Teller
 from worker.engine.waiting import Waiting
 from worker.rules.document import Document
 from worker.rules.entries import Answer, Row, answer
@@ -34,7 +34,7 @@ class Judge:
     def __init__(
         self,
         claims: Claims,
-        finisher: Finisher,
+        teller: Teller,
         owner: Owner,
         claiming: Claiming,
         *,
@@ -42,7 +42,7 @@ class Judge:
         crash_cap: int,
         clock: Callable[[], float],
     ) -> None:
-        self._finisher = finisher
+        self._teller = teller
         self._owner = owner
         self._claiming = claiming
         self._hold = hold
@@ -64,7 +64,7 @@ class Judge:
         match verdict:
             case Answer.REPLAY:
                 self._owner.end(item)
-                self._finisher.replay(item, row)
+                self._teller.replay(item, row)
             case Answer.MISUSE:
                 self._dead_letter(item, row, "misuse", "the key was used before with another payload")
             case Answer.WAIT:
@@ -96,7 +96,7 @@ class Judge:
     def _dead_letter(self, item: Item, row: Row, reason: Reason, detail: str) -> None:
         item.attempts, item.crashes, item.failed_at = row.attempts, row.crashes, row.failed_at
         self._owner.end(item)
-        self._finisher.dead_letter(item, reason, detail, row)
+        self._teller.dead_letter(item, reason, detail, row)
 
     def too_long(self, item: Item) -> None:
         """Park an item that has waited as long as may be waited in line."""
@@ -107,4 +107,4 @@ class Judge:
             # Parked, its offset would be committed, and it would run after all.
             return
         self._owner.end(item)
-        self._finisher.park(item, reason, due)
+        self._teller.park(item, reason, due)

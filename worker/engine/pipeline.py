@@ -18,6 +18,7 @@ from worker.engine.ports import Ledger, Notice, Publisher
 from worker.engine.routes import Route
 from worker.engine.strands import Strands
 from worker.engine.tasks import Tasks
+from worker.engine.telling import Teller
 from worker.rules.claims import Outcome, State, Status
 from worker.rules.entries import Answer, Row
 from worker.rules.lanes import Lane
@@ -73,6 +74,14 @@ class Pipeline:
         self.counts = Counts()
         self.room = asyncio.Event()
         self._finisher = Finisher(
+            outside.ledger.finals,
+            self,
+            outside.tasks,
+            batch=limits.claim_batch,
+            now=outside.clock,
+            notice=outside.notice,
+        )
+        self._teller = Teller(
             outside.ledger,
             outside.publisher,
             outside.letters,
@@ -98,7 +107,7 @@ class Pipeline:
         self._claimer = Claimer(
             outside.ledger.claims,
             outside.ledger.filter,
-            self._finisher,
+            self._teller,
             self,
             outside.tasks,
             in_flight=limits.in_flight,
@@ -150,7 +159,7 @@ class Pipeline:
             # Only for what the letter tells; a validator of the user's model may raise anything.
             self._intake.read(item)
         item.stage = Stage.ENDED
-        self._finisher.pay_letter(item, reason, detail)
+        self._teller.pay_letter(item, reason, detail)
 
     def _enter(self, item: Item) -> bool:
         try:
@@ -167,7 +176,7 @@ class Pipeline:
 
     def _refuse(self, item: Item, refused: Refused) -> bool:
         item.stage = Stage.ENDED
-        self._finisher.dead_letter(item, refused.reason, refused.detail)
+        self._teller.dead_letter(item, refused.reason, refused.detail)
         return False
 
     @property
@@ -179,6 +188,11 @@ class Pipeline:
     def crowd(self) -> int:
         """Items whose keys are claimed and that cannot start before another one ends."""
         return self._execution.crowd
+
+    @property
+    def completing(self) -> int:
+        """Claims that are about to be over."""
+        return self._finisher.completing
 
     def reopen(self) -> None:
         """What could not be claimed for a while may be claimed again."""
@@ -201,7 +215,7 @@ class Pipeline:
             return False
         why = self._skips[item.record.topic, item.record.partition, item.offset]
         self.end(item)
-        self._finisher.dead_letter(item, "skipped", f"skipped by an operator: {why}")
+        self._teller.dead_letter(item, "skipped", f"skipped by an operator: {why}")
         return True
 
     def follow(self, paused: Mapping[Route, frozenset[str]], skips: Mapping[Position, str]) -> None:
@@ -337,7 +351,7 @@ class Pipeline:
         if len(silent) + len(rejected) < len(items):
             for item in items:
                 if not item.route.silent:
-                    self._finisher.answer(item, item.result, fence=item.fence, replayed=False)
+                    self._teller.answer(item, item.result, fence=item.fence, replayed=False)
 
     def replayed(self, answered: Sequence[tuple[Item, Row]]) -> None:
         """These are duplicates of completed entries: whoever asked is told what is stored."""
@@ -346,7 +360,7 @@ class Pipeline:
         self.finish_all([item for item, _ in answered if item.route.silent], Outcome.REPLAYED)
         for item, row in answered:
             if not item.route.silent:
-                self._finisher.replay(item, row)
+                self._teller.replay(item, row)
 
     def finish(self, item: Item, outcome: Outcome) -> None:
         """The outcome is durable: the watermark may pass the record."""
@@ -367,7 +381,7 @@ class Pipeline:
             elif item.parked is not None:
                 self._parked.discard(item.parked)
                 if outcome is not Outcome.PARKED:
-                    self._finisher.unpark(item)
+                    self._teller.unpark(item)
         self.room.set()
 
     def tick(self) -> None:
@@ -412,7 +426,7 @@ class Pipeline:
     @property
     def busy(self) -> int:
         """What runs, and what is decided but not durable yet."""
-        return self._finisher.busy + len(self._execution)
+        return self._finisher.busy + self._teller.busy + len(self._execution)
 
     @property
     def parked_in_hand(self) -> int:
