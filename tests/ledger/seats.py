@@ -1,10 +1,8 @@
 """Workers without threads: a session that is only a row, a memory that can be lost, calls that lose their answers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
-
-import asyncpg
+from typing import Any, TypeVar
 
 from worker.errors import ServiceUnavailable
 from worker.ledger.claims import Claims
@@ -17,6 +15,7 @@ from worker.ledger.settling import Settling
 from worker.settings import DatabaseSettings
 
 LEASE = 600.0
+T = TypeVar("T")
 
 
 class LossyLine(Line):
@@ -32,11 +31,11 @@ class LossyLine(Line):
         lose, self.lose = self.lose, None
         return lose
 
-    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+    async def _run(self, call: Callable[..., Awaitable[T]], query: str, arguments: Sequence[Any]) -> T:
         lose = self._loss()
         if lose == "request":
             raise ServiceUnavailable("postgres", "lost on the way there")
-        answer = await super().fetch(query, *arguments)
+        answer = await super()._run(call, query, arguments)
         if lose == "answer":
             raise ServiceUnavailable("postgres", "lost on the way back")
         return answer

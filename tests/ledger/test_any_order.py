@@ -23,11 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.ledger.conftest import AlwaysNew
 from tests.ledger.offers import done, doubted, failed, id_of, offers, released
 from tests.ledger.seats import Seat
 from worker.ledger import claims as claims_module
 from worker.ledger import finals as finals_module
 from worker.ledger.migrate import migrate
+from worker.ledger.novelty import Novelty
 from worker.ledger.queries import in_schema
 from worker.rules.claims import TRANSITIONS, Kind, State, after_death
 from worker.settings import DatabaseSettings
@@ -168,8 +170,9 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             keys = chance.sample(list(self.keys), chance.randint(1, len(self.keys)))
             offered = [offer for key in keys for offer in offers(key, kind=self.keys[key], cap=CAP)]
             mine = {key for key, entry in self.rows.items() if entry.stray and entry.fence in seat.fences.lost}
+            seat.claims._novelty = chance.choice([Novelty, AlwaysNew])()
             seat.line.lose = loss(chance)
-            seat.line.after = chance.randint(0, 2)
+            seat.line.after = chance.randint(0, 4)
             claimed = self.run(seat.claims.claim(offered, look_first=chance.random() < 0.3))
             for key in keys:
                 won = claimed.winner(id_of(key))
@@ -201,6 +204,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
 
         def complete(self, chance: Random, seat: Seat, key: str) -> None:
             seat.line.lose = loss(chance)
+            seat.line.after = chance.randint(0, 1)
             self.store_result(seat, key, seat.memory.pop(key))
 
         def bring_a_result_of_long_ago(self, chance: Random) -> None:
