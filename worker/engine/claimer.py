@@ -72,7 +72,7 @@ class Claimer:
             size=batch,
             calls=calls,
             crumbs=CRUMBS,
-            worth=min(batch, self._window.share),
+            worth=self._window.share,
             room=self._room,
             reserve=self._window.reserve,
         )
