@@ -16,11 +16,11 @@ WORTH = 60
 class Calls:
     """Batches whose calls end when they are let go."""
 
-    def __init__(self, room: Callable[[], int] | None = None) -> None:
+    def __init__(self, room: Callable[[], int] | None = None, size: int = 100) -> None:
         self.sizes: list[int] = []
         self.ends: list[asyncio.Event] = []
         self.batches: Batches[int] = Batches(
-            "test", self._call, Tasks(), size=100, calls=2, crumbs=CRUMBS, worth=WORTH, room=room
+            "test", self._call, Tasks(), size=size, calls=2, crumbs=CRUMBS, worth=WORTH, room=room
         )
         self._over = False
 
@@ -49,7 +49,7 @@ class Calls:
 
 @pytest_asyncio.fixture
 async def calls(request: pytest.FixtureRequest) -> AsyncIterator[Calls]:
-    made = Calls(getattr(request, "param", None))
+    made = Calls(**getattr(request, "param", {}))
     yield made
     await made.close()
 
@@ -87,7 +87,7 @@ async def test_many_do_not_wait_for_the_call_under_way(calls: Calls) -> None:
     assert calls.sizes == [1, CRUMBS], "never more calls at once than allowed"
 
 
-@pytest.mark.parametrize("calls", [lambda: 5], indirect=True)
+@pytest.mark.parametrize("calls", [{"room": lambda: 5}], indirect=True)
 async def test_what_little_room_leaves_of_many_is_crumbs_too(calls: Calls) -> None:
     made = calls.batches
     made.extend(range(50))
@@ -136,7 +136,7 @@ async def test_as_many_as_are_worth_a_call_wait_for_no_more(calls: Calls) -> Non
     await calls.begun(WORTH)
 
 
-@pytest.mark.parametrize("calls", [lambda: WORTH // 2], indirect=True, ids=["room for half"])
+@pytest.mark.parametrize("calls", [{"room": lambda: WORTH // 2}], indirect=True, ids=["room for half"])
 async def test_a_room_for_fewer_than_are_worth_a_call_is_used_when_no_more_comes(calls: Calls) -> None:
     calls.batches.extend(range(WORTH), more=True)
     await asyncio.sleep(0)
@@ -144,3 +144,9 @@ async def test_a_room_for_fewer_than_are_worth_a_call_is_used_when_no_more_comes
     assert calls.sizes == []
     calls.batches.gathered()
     await calls.begun(WORTH // 2, WORTH // 2)
+
+
+@pytest.mark.parametrize("calls", [{"size": CRUMBS // 2}], indirect=True, ids=["small calls"])
+async def test_full_calls_wait_for_nothing_however_small_they_are(calls: Calls) -> None:
+    calls.batches.extend(range(3 * CRUMBS), more=True)
+    await calls.begun(CRUMBS // 2, CRUMBS // 2)

@@ -170,9 +170,9 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
             keys = chance.sample(list(self.keys), chance.randint(1, len(self.keys)))
             offered = [offer for key in keys for offer in offers(key, kind=self.keys[key], cap=CAP)]
             mine = {key for key, entry in self.rows.items() if entry.stray and entry.fence in seat.fences.lost}
-            seat.line.lose = loss(chance)
-            seat.line.after = chance.randint(0, 2)
             seat.claims._novelty = chance.choice([Novelty, AlwaysNew])()
+            seat.line.lose = loss(chance)
+            seat.line.after = chance.randint(0, 4)
             claimed = self.run(seat.claims.claim(offered, look_first=chance.random() < 0.3))
             for key in keys:
                 won = claimed.winner(id_of(key))
@@ -204,6 +204,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
 
         def complete(self, chance: Random, seat: Seat, key: str) -> None:
             seat.line.lose = loss(chance)
+            seat.line.after = chance.randint(0, 1)
             self.store_result(seat, key, seat.memory.pop(key))
 
         def bring_a_result_of_long_ago(self, chance: Random) -> None:

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.ledger.conftest import OpenLedger, Schema
-from tests.ledger.locks import holding, somebody_waits
-from tests.ledger.offers import doubted, id_of, offers, record
+from tests.ledger.conftest import Notices, OpenLedger, Schema
+from tests.ledger.locks import all_wait, holding, somebody_waits
+from tests.ledger.offers import doubted, id_of, offers, record, released
 from tests.ledger.test_plans import fill
 from worker.ledger.ledger import PostgresLedger
 from worker.rules.claims import Kind
@@ -87,3 +87,23 @@ async def test_entries_are_locked_in_the_order_of_their_ids(
         assert {id_of(key) for key in KEYS} - {bytes(row[0]) for row in free} == {LOWEST}
         await holder.execute("ROLLBACK")
         await waiting
+
+
+async def test_finishing_a_parked_record_waits_for_who_moves_its_entry_and_they_never_deadlock(
+    open_ledger: OpenLedger, ledger_schema: Schema, notices: Notices
+) -> None:
+    mine, theirs = await open_ledger(), await open_ledger()
+    fence = (await mine.claims.claim(offers("k"))).fence
+    await mine.finals.doubt([doubted("k", fence)])
+    parking = Parking(record(), "hold", id_of("k"), 1, due=60.0)
+    await mine.parking.park([parking])
+    lock = ledger_schema.sql("SELECT 1 FROM oncebox.doubts FOR UPDATE")
+    async with holding(ledger_schema.url, lock) as holder:
+        # It has moved the entry, and wakes what is parked for it next.
+        moving = asyncio.create_task(mine.finals.release([released("k", fence)]))
+        await somebody_waits(ledger_schema.admin, holder)
+        finishing = asyncio.create_task(theirs.parking.finish([parking.place]))
+        await all_wait(ledger_schema.admin, ledger_schema.name, 2)
+        await holder.execute("ROLLBACK")
+        await asyncio.gather(moving, finishing)
+    assert notices.said == []

@@ -98,3 +98,12 @@ def test_a_known_key_that_nobody_expected_to_be_new_is_no_mistake() -> None:
         novelty.refuted()
     novelty.confirmed(LEAST)
     assert novelty.expected
+
+
+async def test_a_claim_that_was_wrong_is_a_round_trip_like_any_other(open_ledger: OpenLedger) -> None:
+    told: list[tuple[str, bool]] = []
+    ledger = await open_ledger(watch=lambda statement, seconds, broke: told.append((statement, broke)))
+    await ledger.claims.claim(offers(*keys(LEAST)))
+    told.clear()
+    await ledger.claims.claim(offers("key 0", "new"))
+    assert [one for one in told if one[0] != "renew"] == [("claim_new", False), ("claim", False), ("look_up", False)]

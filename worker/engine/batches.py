@@ -41,8 +41,9 @@ class Batches(Generic[T]):
         self._tasks = tasks
         self._size = size
         self._calls = calls
-        self._crumbs = crumbs
-        self._worth = worth
+        # As many as may go at once are always enough.
+        self._crumbs = min(crumbs, size)
+        self._worth = min(worth, size)
         self._room = room
         self._reserve = reserve
         self._ready: deque[T] = deque()

@@ -78,6 +78,7 @@ class Claimer:
             room=self._room,
             reserve=self._window.reserve,
         )
+        self._due: set[Item] = set()  # offered ones that have an entry: if that is gone, they must not make another
         self._again: Batches[Item] = Batches("claim again", self._claim_again, tasks, size=batch, calls=1)
         self._seen_before: Batches[Item] = Batches("seen before", self._look_back, tasks, size=batch, calls=1)
         tasks.spawn(self.waiting.watch(clock), "waiting")
@@ -160,8 +161,9 @@ class Claimer:
         self.judge_again(following)
 
     def claim_again(self, item: Item) -> None:
-        """Its entry failed provably and is due: offer it without another look; it needs its key, and room, first."""
+        """Its entry failed provably and is due: claim it once more; it needs its key, and room, first."""
         item.stage = Stage.OFFERED
+        self._due.add(item)
         self._offers.add(item)
 
     def over(self, item: Item, *, again: bool = False) -> None:
@@ -215,6 +217,9 @@ class Claimer:
     async def _claim(self, offered: list[Item]) -> None:
         batch = self._hold_keys(offered)
         self._window.open -= len(offered) - len(batch)
+        if self._due:
+            batch = self._not_due(batch)
+            self._due.difference_update(offered)
         if not batch:
             self._offers.kick()
             return
@@ -328,6 +333,13 @@ class Claimer:
                 # The holder only waits for its turn: it gives way to one whose turn it is.
                 self._owner.give_back(holder)
         return batch
+
+    def _not_due(self, batch: list[Item]) -> list[Item]:
+        """Claim again, with their keys and their places, those that are due; gives the others."""
+        for item in batch:
+            if item in self._due:
+                self._again.add(item)
+        return [item for item in batch if item not in self._due]
 
     def _won(self, item: Item, won: Won, sent: float) -> None:
         item.fence = won.fence

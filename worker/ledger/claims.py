@@ -164,19 +164,21 @@ class Claims:
     async def _claim_new(self, line: Line, columns: Sequence[Any]) -> int | None:
         """The fence under which all were claimed; None if none was: one has an entry, or our session has ended."""
         try:
-            fence, written = await self._fenced(line, line.write, "claim_new", columns)
+            fence, written = await self._fenced(line, line.write, "claim_new", columns, int)
         except asyncpg.UniqueViolationError:
             return None
-        self._fences.opened(fence, written)
         return fence if written else None
 
     async def _call(self, line: Line, name: str, *arguments: Any) -> "_Answer":
-        fence, found = await self._fenced(line, line.fetch, name, arguments)
-        self._fences.opened(fence, len(found))
-        return _Answer(fence, found)
+        return _Answer(*await self._fenced(line, line.fetch, name, arguments, len))
 
     async def _fenced(
-        self, line: Line, call: Callable[..., Awaitable[T]], name: str, arguments: Sequence[Any]
+        self,
+        line: Line,
+        call: Callable[..., Awaitable[T]],
+        name: str,
+        arguments: Sequence[Any],
+        claims_in: Callable[[T], int],
     ) -> tuple[int, T]:
         """One statement under a fresh fence; a fence without an answer is remembered as lost."""
         fences = self._fences
@@ -186,7 +188,10 @@ class Claims:
         fence = fences.take()
         fences.calling.add(fence)
         try:
-            return fence, await call(self._queries[name], self._session.id, fence, *arguments)
+            answer = await call(self._queries[name], self._session.id, fence, *arguments)
+            # While it still counts as under way: the session's thread finds it as the one or the other.
+            fences.opened(fence, claims_in(answer))
+            return fence, answer
         except asyncpg.UniqueViolationError:
             # An answer, too: nothing was written, and nothing will be.
             raise

@@ -126,6 +126,10 @@ class Line:
             self.drop()
             self._watch(query, clock() - began, True)
             raise unavailable(error) from error
+        except asyncpg.PostgresError:
+            # An answer, too.
+            self._watch(query, clock() - began, False)
+            raise
         self._watch(query, clock() - began, False)
         return answer
 

@@ -68,7 +68,8 @@ class Fences:
 
     def held(self) -> set[int]:
         """Fences of claims that this process has, or may be getting just now. Callable from any thread."""
-        return {*self._open.copy(), *self.calling.copy()}
+        # In this order: what is answered meanwhile is opened before it is no longer called.
+        return {*self.calling.copy(), *self._open.copy()}
 
     def finished(self) -> list[int]:
         """Fences whose open-claims rows may be deleted; each is told once."""

@@ -130,6 +130,9 @@ class ParkingLot:
     async def _finish(self, line: Line, places: Sequence[Place]) -> None:
         async with line.transaction() as tx:
             await tx.execute(self._queries["go_by_id"])
+            # The entries before what is parked for them, as whoever moves an entry and then wakes its records.
+            locked = [UUID(i) for i in sorted({place[0] for place in places})]
+            await tx.fetch(self._queries["hold"], locked, [0] * len(locked), tuple(State))
             counts = Counter(r[0] for r in await tx.fetch(self._queries["unpark"], *_columns(places)))
             ids = sorted(counts)
             await tx.execute(self._queries["unhold"], ids, [counts[i] for i in ids])
