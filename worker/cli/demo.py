@@ -46,9 +46,9 @@ def demo(
         composed = compose(scene.run, messages, chance)
         ending = asyncio.run(Play(scene, screen, composed, deliver(composed, chance)).perform())
         seconds = screen.seconds
-        report.print_account(console, ending, scene, seconds)
+        report.print_account(console, ending, seconds)
         if keep:
-            report.print_next_steps(console, scene)
+            report.print_next_steps(console, ending, scene)
         else:
             console.print("oncebox demo --keep leaves everything running, to look around in it", soft_wrap=True)
     if as_json:

@@ -32,7 +32,7 @@ def as_json(ending: Ending, seconds: float) -> str:
     return json.dumps({**{name: getattr(whole, name) for name in _IN_JSON}, "seconds": round(seconds, 1)})
 
 
-def print_account(console: Console, ending: Ending, stage: Stage, seconds: float) -> None:
+def print_account(console: Console, ending: Ending, seconds: float) -> None:
     """The table, per handler and in all, and the words in it."""
     whole = total(ending)
     table = Table("", "all", box=None, pad_edge=False, header_style="bold")
@@ -51,7 +51,7 @@ def print_account(console: Console, ending: Ending, stage: Stage, seconds: float
     for line in _meanings(whole):
         console.print(Text(line, style="dim"))
     if ending.doubtful:
-        _print_doubts(console, ending, stage)
+        _print_doubts(console, ending)
     console.print()
     verdict = "nothing lost, nothing done twice" if whole.kept_promise else "THE PROMISE WAS BROKEN"
     console.print(Text(f"{verdict}, in {seconds:.1f} s", style="bold green" if whole.kept_promise else "bold red"))
@@ -89,26 +89,35 @@ def _meanings(whole: Tally) -> list[str]:
     return lines
 
 
-def _print_doubts(console: Console, ending: Ending, stage: Stage) -> None:
+def _print_doubts(console: Console, ending: Ending) -> None:
     console.print()
     console.print(Text("in doubt:", style="bold"))
     for message, happened in ending.doubtful[:_SHOWN_DOUBTS]:
         console.print(Text(f"  {message.key}: the gateway {'has' if happened else 'has not'} charged it"))
     if len(ending.doubtful) > _SHOWN_DOUBTS:
         console.print(Text(f"  and {len(ending.doubtful) - _SHOWN_DOUBTS} more"))
-    console.print(Text("  a query that lists them; commands that settle them follow in a later version:", style="dim"))
-    query = _psql(stage, "operation, key, fence", "WHERE state = 'unknown'")
-    console.print(Text(f"  {query}"), soft_wrap=True)
+    ways = "an operator who has asked the gateway settles them: oncebox keys list, show, resolve"
+    console.print(Text(f"  {ways}", style="dim"))
 
 
-def print_next_steps(console: Console, stage: Stage) -> None:
+def print_next_steps(console: Console, ending: Ending, stage: Stage) -> None:
     """What a stack that stays up is good for."""
+    schema = f"ONCEBOX_SCHEMA={shlex.quote(stage.environment['ONCEBOX_SCHEMA'])}"
+    charged = [message.key for message, happened in ending.doubtful if happened]
     names = ("ONCEBOX_DEMO_RUN", "ONCEBOX_DEMO_FOLDER", "ONCEBOX_SCHEMA")
     run = " ".join(f"{name}={shlex.quote(stage.environment[name])}" for name in names)
-    states = _psql(stage, "operation, state, count(*)", "GROUP BY 1, 2 ORDER BY 1, 2")
     steps = [
         ("put its addresses into this shell", 'eval "$(oncebox stack up)"'),
-        ("what became of the keys", states),
+        ("what became of the keys", _states(stage)),
+        ("what is in doubt", f"{schema} oncebox keys list"),
+        *(
+            (
+                "settle one that the gateway has: its records are answered from this result",
+                f"{schema} oncebox keys resolve {shlex.quote(key)}"
+                """ --executed '{"charged": true}' --reason 'the gateway has it'""",
+            )
+            for key in charged[:1]
+        ),
         (
             "read every record again, as another group: all are answered, nothing runs",
             f"{run} ONCEBOX_GROUP=again oncebox run worker.demo.handlers --until-idle",
@@ -125,7 +134,7 @@ def print_next_steps(console: Console, stage: Stage) -> None:
         console.print(Text(f"  {command}"), soft_wrap=True)
 
 
-def _psql(stage: Stage, columns: str, rest: str) -> str:
+def _states(stage: Stage) -> str:
     entries = f"{stage.environment['ONCEBOX_SCHEMA']}.readable_entries"
-    query = " ".join(("SELECT", columns, "FROM", entries, rest))
+    query = " ".join(("SELECT operation, state, count(*) FROM", entries, "GROUP BY 1, 2 ORDER BY 1, 2"))
     return f'psql "$DATABASE_URL" -c "{query}"'
