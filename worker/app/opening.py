@@ -102,7 +102,7 @@ async def open_engine(
         parts = Ledger(ledger.session, ledger.claims, ledger.finals, ledger.parking, ledger.transactions, redis)
         outside = Outside(intake, parts, publishing(publisher), letters, caller, tasks, clock, notice)
         pipeline = Pipeline(outside, _limits(settings))
-        orders = Orders(ledger.orders, pipeline, routes, group=settings.kafka.group, notice=notice)
+        orders = Orders(ledger.orders, pipeline.wishes, routes, group=settings.kafka.group, notice=notice)
         # Before the first record: one that is skipped because it kills workers must not start once more.
         await orders.once()
         tasks.spawn(orders.watch(), "orders")

@@ -1,13 +1,13 @@
-"""Orders: what operators pause and skip is read every second, and followed by the pipeline."""
+"""Orders: what operators pause and skip is read every second, and followed."""
 
 import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Protocol
 
-from worker.engine.pipeline import Pipeline
 from worker.engine.ports import Notice
 from worker.engine.routes import Route
+from worker.engine.wishes import Wishes
 from worker.errors import ServiceUnavailable
 from worker.rules.lanes import Lane
 from worker.rules.orders import Pause, Skip
@@ -39,9 +39,9 @@ class Orders:
     `reader` is set by who reads a group's lanes; without one there is nothing to skip or to read on.
     """
 
-    def __init__(self, book: Book, pipeline: Pipeline, routes: Sequence[Route], *, group: str, notice: Notice) -> None:
+    def __init__(self, book: Book, wishes: Wishes, routes: Sequence[Route], *, group: str, notice: Notice) -> None:
         self._book = book
-        self._pipeline = pipeline
+        self._wishes = wishes
         self._routes = routes
         self._group = group
         self.reader: Reader | None = None
@@ -89,9 +89,9 @@ class Orders:
         new = {skip.position for skip in skips - self._skips if not skip.move}
         self._pauses, self._skips = pauses, skips
         wanted = {skip.position: skip.reason for skip in skips if not skip.move}
-        self._pipeline.follow({route: self._paused(route) for route in self._routes}, wanted)
+        self._wishes.follow({route: self._paused(route) for route in self._routes}, wanted)
         for lane in self.reader.lanes if new and self.reader is not None else ():
-            self._pipeline.skip_in_hand(lane, new)
+            self._wishes.skip_in_hand(lane, new)
 
     async def _go_on(self, lane: Lane, skip: Skip, reader: Reader) -> None:
         # In this order: held anew at a later place, the partition is told to be held after this.

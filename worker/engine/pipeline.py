@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from worker.engine.calling import Caller, Committed, Ended, Superseded, Unfinished
@@ -15,14 +15,13 @@ from worker.engine.intake import Intake
 from worker.engine.items import Item, Stage
 from worker.engine.letters import Letters
 from worker.engine.ports import Ledger, Notice, Publisher
-from worker.engine.routes import Route
 from worker.engine.strands import Strands
 from worker.engine.tasks import Tasks
 from worker.engine.telling import Teller
+from worker.engine.wishes import Wishes
 from worker.rules.claims import Outcome, State, Status
 from worker.rules.entries import Answer, Row
 from worker.rules.lanes import Lane
-from worker.rules.orders import Position
 from worker.rules.reasons import Reason, Refused, owed_letter
 from worker.rules.record import Record
 from worker.rules.results import Result
@@ -68,9 +67,6 @@ class Pipeline:
         self._strands = Strands()
         self._parked: set[Place] = set()  # parked records in hand
         self.stopping = False
-        self.paused_topics: frozenset[str] = frozenset()  # those that no handler may take records of
-        self._skips: Mapping[Position, str] = {}  # records to be dead-lettered, with the operator's reason
-        self._ordered = False  # whether operators hold back or skip anything: one look per record
         self.counts = Counts()
         self.room = asyncio.Event()
         self._finisher = Finisher(
@@ -93,6 +89,7 @@ class Pipeline:
             notice=outside.notice,
         )
         self._holding = Holding(self._offer_one, outside.clock, outside.notice)
+        self.wishes = Wishes(self, self._holding, self._teller, self.room)
         self._execution = Execution(
             self,
             outside.caller,
@@ -172,7 +169,7 @@ class Pipeline:
         if not self._strands.enter(item):
             return False
         item.stage = _OFFERED
-        return not ((self._ordered or item.route.circuit.open) and self.holds(item))
+        return not ((self.wishes.any or item.route.circuit.open) and self.wishes.holds(item))
 
     def _refuse(self, item: Item, refused: Refused) -> bool:
         item.stage = Stage.ENDED
@@ -200,63 +197,15 @@ class Pipeline:
 
     def holds(self, item: Item) -> bool:
         """Keep an item back while its handler's circuit is open or an operator wants it; skip one that is unwanted."""
-        if not item.route.circuit.open and not self._ordered:
-            return False
-        if self.skips(item):
-            return True
-        if item.route.circuit.open or item.record.topic in item.route.paused:
-            self._holding.take(item)
-            return True
-        return False
+        return self.wishes.holds(item)
 
     def skips(self, item: Item) -> bool:
         """Dead-letter an item that an operator wants skipped."""
-        if not self._ordered or not self._is_skipped(item):
-            return False
-        why = self._skips[item.record.topic, item.record.partition, item.offset]
-        self.end(item)
-        self._teller.dead_letter(item, "skipped", f"skipped by an operator: {why}")
-        return True
-
-    def follow(self, paused: Mapping[Route, frozenset[str]], skips: Mapping[Position, str]) -> None:
-        """Hold back and skip what operators want from now on; handlers that run may end.
-
-        `paused` names the topics of each handler whose records are held; every route is in it.
-        """
-        open_topics = {t for route, topics in paused.items() for t in route.handler.topics if t not in topics}
-        self.paused_topics = frozenset(t for topics in paused.values() for t in topics if t not in open_topics)
-        self._skips = skips
-        self._ordered = bool(skips) or any(paused.values())
-        for route, topics in paused.items():
-            route.paused = topics
-        if self._ordered:
-            for item in self._claimer.unstarted():
-                if self._is_unwanted(item):
-                    self.give_back(item)
-        for route in paused:
-            self._holding.let_go(route)
-        self.room.set()
-
-    def skip_in_hand(self, lane: Lane, positions: Collection[Position]) -> None:
-        """Skip records that were read already and wait; one that is in a call or runs is skipped if it comes back."""
-        offsets = {
-            offset for topic, partition, offset in positions if (topic, partition) == (lane.topic, lane.partition)
-        }
-        for item in lane.watermark if offsets else ():
-            if item.offset not in offsets or item.finished or item.revoked:
-                continue
-            if item.stage is Stage.LINED_UP or (item.stage is Stage.OFFERED and self._holding.withdraw(item)):
-                self.skips(item)
-
-    def _is_skipped(self, item: Item) -> bool:
-        return item.lane is not None and (item.record.topic, item.record.partition, item.offset) in self._skips
-
-    def _is_unwanted(self, item: Item) -> bool:
-        return item.record.topic in item.route.paused or self._is_skipped(item)
+        return self.wishes.skips(item)
 
     def won(self, item: Item) -> None:
         """The item's key is claimed; it runs when it is first in its strand."""
-        if item.revoked or self.stopping or not item.may_claim or (self._ordered and self._is_unwanted(item)):
+        if item.revoked or self.stopping or not item.may_claim or self.wishes.against(item):
             # Also when the one ahead has lost its claim meanwhile: waiting with one could take the room it needs.
             self.give_back(item)
         else:
@@ -267,7 +216,7 @@ class Pipeline:
     def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None:
         """The keys of these are claimed, for the first time; each that stands alone in its strand starts at once."""
         alone = []
-        free = not self.stopping and not self._ordered
+        free = not self.stopping and not self.wishes.any
         for item in items:
             item.fence = fence
             item.claimed_at = sent

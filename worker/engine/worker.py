@@ -134,7 +134,7 @@ class Worker:
                 return
 
     def _ready(self, lanes: Sequence[Lane]) -> tuple[list[Lane], bool]:
-        paused = self._pipeline.paused_topics
+        paused = self._pipeline.wishes.paused_topics
         open_lanes = [lane for lane in lanes if not lane.revoked and lane.held is None and lane.topic not in paused]
         if not open_lanes:
             return [], False
@@ -203,7 +203,7 @@ class Worker:
                     continue
                 if lane.committed is not None and lane.committed >= left[place]:
                     del left[place]
-                elif lane.topic in self._pipeline.paused_topics:
+                elif lane.topic in self._pipeline.wishes.paused_topics:
                     # What is paused is not waited for, as what is parked is not.
                     del left[place]
                 elif lane.held is not None and not lane.unfinished:
