@@ -70,6 +70,7 @@ async def test_what_expects_new_keys_claims_nothing_once_its_session_has_ended(
     await ledger_schema.end(ledger.session.id)
     claimed = await ledger.claims.claim(offers("k"))
     assert (claimed.winner(id_of("k")), claimed.rows) == (None, {})
+    assert ledger.claims._novelty.expected, "no key was known"
     assert await ledger_schema.value("SELECT count(*) FROM oncebox.entries") == LEAST
 
 

@@ -122,7 +122,6 @@ class Claims:
         if len(claimed.found) == len(offers):
             self._novelty.confirmed(len(offers))
             return Claimed(claimed.fence)
-        self._novelty.refuted()
         try:
             return await self._with_losers(line, offers, claimed, rows)
         except BaseException:
@@ -140,6 +139,8 @@ class Claims:
         if not rows:
             # Offered, not won and not there: either all were pruned just now, or our session has ended.
             self._session.check()
+        else:
+            self._novelty.refuted()
         mine = [r for o in offers if (r := rows.get(o.id)) is not None and self._lost(r, o)]
         if mine:
             retaken = await self._under_fence(line, "retake", [UUID(r.id) for r in mine], [r.fence for r in mine])

@@ -46,7 +46,7 @@ class Finals:
     async def complete(self, done: Sequence[Completion]) -> set[bytes]:
         """Store the results of claims we still hold; hand the ids that come back to `complete_late`.
 
-        Those were settled meanwhile.
+        About those somebody else has decided meanwhile.
         """
         undecided: set[bytes] = set()
         for portion in _portions(done):
