@@ -12,6 +12,7 @@ from worker.engine.tasks import Tasks
 from worker.engine.telling import Teller
 from worker.engine.waiting import Waiting
 from worker.engine.window import Window
+from worker.engine.wishes import Wishes
 from worker.rules.entries import Answer, Row, Won
 
 # Shares of duplicates from which asking the filter, and looking up before claiming, pay.
@@ -22,14 +23,14 @@ _MOSTLY = 0.5
 class Owner(Protocol):
     """Who moves items on that have won or ended."""
 
+    wishes: Wishes
+
     @property
     def closed(self) -> bool: ...
     @property
     def crowd(self) -> int: ...
     @property
     def completing(self) -> int: ...
-    def holds(self, item: Item) -> bool: ...
-    def skips(self, item: Item) -> bool: ...
     def won(self, item: Item) -> None: ...
     def won_all(self, items: Sequence[Item], fence: int, sent: float) -> None: ...
     def replayed(self, answered: Sequence[tuple[Item, Row]]) -> None: ...
@@ -74,7 +75,7 @@ class Claimer:
             size=batch,
             calls=calls,
             crumbs=CRUMBS,
-            worth=min(batch, self._window.share),
+            worth=self._window.worth,
             room=self._room,
             reserve=self._window.reserve,
         )
@@ -144,7 +145,7 @@ class Claimer:
             item.stage = Stage.LINED_UP
             return
         item.stage = Stage.OFFERED
-        if not self._owner.holds(item):
+        if not self._owner.wishes.holds(item):
             self.offer_one(item)
 
     def offer_behind(self, item: Item) -> None:

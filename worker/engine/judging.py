@@ -8,6 +8,7 @@ from worker.engine.items import Item
 from worker.engine.ports import Claims
 from worker.engine.telling import Teller
 from worker.engine.waiting import Waiting
+from worker.engine.wishes import Wishes
 from worker.rules.document import Document
 from worker.rules.entries import Answer, Row, answer
 from worker.rules.fingerprint import FORMAT
@@ -17,7 +18,8 @@ from worker.rules.reasons import Reason
 class Owner(Protocol):
     """Who moves items on that have ended."""
 
-    def skips(self, item: Item) -> bool: ...
+    wishes: Wishes
+
     def end(self, item: Item) -> None: ...
 
 
@@ -103,7 +105,7 @@ class Judge:
         self._park(item, "hold", self._hold)
 
     def _park(self, item: Item, reason: str, due: float | None) -> None:
-        if self._owner.skips(item):
+        if self._owner.wishes.skips(item):
             # Parked, its offset would be committed, and it would run after all.
             return
         self._owner.end(item)

@@ -195,14 +195,6 @@ class Pipeline:
         """What could not be claimed for a while may be claimed again."""
         self._claimer.reopen()
 
-    def holds(self, item: Item) -> bool:
-        """Keep an item back while its handler's circuit is open or an operator wants it; skip one that is unwanted."""
-        return self.wishes.holds(item)
-
-    def skips(self, item: Item) -> bool:
-        """Dead-letter an item that an operator wants skipped."""
-        return self.wishes.skips(item)
-
     def won(self, item: Item) -> None:
         """The item's key is claimed; it runs when it is first in its strand."""
         if item.revoked or self.stopping or not item.may_claim or self.wishes.against(item):

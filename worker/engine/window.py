@@ -15,8 +15,8 @@ class Window:
     def __init__(self, in_flight: int, look: Callable[[], None], clock: Callable[[], float]) -> None:
         self.open = 0
         self._in_flight = in_flight
-        # How many are claimed at once where there are enough.
-        self.share = max(in_flight // _SHARES, min(in_flight, _SMALL))
+        self.worth = max(1, in_flight // _SHARES)  # how many are worth waiting for while more are on their way
+        self._share = max(in_flight // _SHARES, min(in_flight, _SMALL))
         self._look = look
         self._clock = clock
         self._made_at = -_MOMENT
@@ -35,8 +35,8 @@ class Window:
         as much as one for many.
         """
         room = self._in_flight - self.open
-        if room >= self.share:
-            return self.share
+        if room >= self._share:
+            return self._share
         if room >= ready:
             return room
         return 0 if room < completing or (room < crowd and self._is_early()) else room
