@@ -151,7 +151,7 @@ class Track:
         while self.topics.committed(job.group, run.topic) < run.topic.messages and time.monotonic() < deadline:
             if any(member.poll() is not None for member in members):
                 break
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two looks: the broker tells nobody of commits
         for member in members:
             member.send_signal(signal.SIGTERM)
 

@@ -1,5 +1,7 @@
 """Sessions: who may end whom, what is settled how, and what becomes of a worker that comes back."""
 
+from typing import Any
+
 import pytest
 
 from tests.conformance.making import bring, claim, claim_again, offer
@@ -159,9 +161,9 @@ async def test_a_clean_stop_leaves_what_it_had_open_to_be_settled(store: Store) 
     assert await staying.settling.end_lapsed() == []
 
 
-async def come_back(ledger: object) -> None:
+async def come_back(ledger: Any) -> None:
     """Let the worker notice that its session has ended, as a refused claim would."""
-    session = ledger.session  # type: ignore[attr-defined]
+    session = ledger.session
     old = session.id
     session.check()
     if hasattr(session, "renew"):

@@ -13,6 +13,7 @@ import asyncpg
 from tests.conftest import Produce
 from tests.demo.command import ROOT, environment, finish
 from tests.stack.client import Sent
+from worker import Registry
 from worker.cli.loading import load_registry
 from worker.cli.verbs import VERBS
 from worker.settings.model import all_settings
@@ -78,7 +79,8 @@ def test_the_example_registers_what_the_text_around_it_says() -> None:
     namespace: dict[str, object] = {"__name__": "shop"}
     exec(compile(_example(), "README.md", "exec"), namespace)
     registry = namespace["registry"]
-    handlers = {handler.operation: handler for handler in registry.handlers}  # type: ignore[attr-defined]
+    assert isinstance(registry, Registry)
+    handlers = {handler.operation: handler for handler in registry.handlers}
     assert handlers["charge"].look_up is namespace["look_up"]
     assert {name: handler.kind.name for name, handler in handlers.items()} == {
         "charge": "EXTERNAL",

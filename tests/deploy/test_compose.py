@@ -113,7 +113,8 @@ def test_the_workers_settings_are_settings_and_their_topics_are_made(monkeypatch
     settings = load_settings(environ={**environment})
     registry = load_registry(settings.engine.handlers)
     (script,) = SERVICES["topics"]["command"]
-    made = set(re.search(r"for topic in (.*);", script)[1].split())  # type: ignore[index]
+    [topics] = re.findall(r"for topic in (.*);", script)
+    made = set(topics.split())
     assert registry.topics == made == set(TOPICS.values())
     assert f"--partitions {PARTITIONS} " in script
     assert f'"{settings.kafka.dead_letter_prefix}$$topic"' in script

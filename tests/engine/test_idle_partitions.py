@@ -30,7 +30,7 @@ async def test_a_backlog_does_not_wait_for_news_of_idle_partitions(site: Site, w
     @registry.handler(name, scope="payments", key="id", order="none")
     async def work(message: Message) -> None:
         began.append(asyncio.get_running_loop().time())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # what it waits for outside
 
     site.produce(name, [Sent(message(f"{n}", padding=_PADDING), partition=0) for n in range(4_000)])
     settings = {"ONCEBOX_CONCURRENCY": "32"} | ({} if wait is None else {"ONCEBOX_FETCH_WAIT": wait})

@@ -83,7 +83,7 @@ async def test_an_odd_end_is_an_end_like_any_other(site: Site) -> None:
         if message.id in ODD:
             return ODD[message.id][1]()
         async with effect:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # a request to somewhere
         return "fine"
 
     neighbours = [f"k{n}" for n in range(4)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -15,6 +15,7 @@ from worker.stack import LocalServer, Stack
 
 pytestmark = pytest.mark.stories
 LEASE = 3.0
+Fault = Callable[[LocalServer, float], Awaitable[None]]
 
 
 async def stopped(server: LocalServer, seconds: float) -> None:
@@ -36,7 +37,7 @@ async def frozen(server: LocalServer, seconds: float) -> None:
     ("fault", "seconds"), [(stopped, 10 * LEASE), (frozen, 2 * LEASE)], ids=["stopped for 30 s", "frozen for 6 s"]
 )
 async def test_an_outage_longer_than_the_lease_loses_nothing_and_doubles_nothing(
-    site_on_own_postgres: Site, own_postgres: Stack, fault: Callable[..., object], seconds: float
+    site_on_own_postgres: Site, own_postgres: Stack, fault: Fault, seconds: float
 ) -> None:
     site, partitions = site_on_own_postgres, 4
     name = site.topic(partitions)
@@ -51,7 +52,7 @@ async def test_an_outage_longer_than_the_lease_loses_nothing_and_doubles_nothing
     with Sampler(site, name, partitions) as sampler:
         sent = send(site, name, [*across, *duplicated([f"k{n}" for n in range(600)], partitions)])
         await eventually(lambda: len(starts(site)) > 60, 30, "no load", every=0.05)
-        await fault(own_postgres.server("postgres"), seconds)  # type: ignore[misc]
+        await fault(own_postgres.server("postgres"), seconds)
         assert starts(site).total() < 601, "the outage came in the middle of the work"
         await site.drained(name)
         await site.quiet()

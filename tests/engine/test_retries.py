@@ -101,12 +101,12 @@ async def _reject_inside(effect: Effect) -> None:
 
 
 async def _slow_before(effect: Effect) -> None:
-    await asyncio.sleep(30)
+    await asyncio.sleep(30)  # never ends: its timeout cancels it
 
 
 async def _slow_inside(effect: Effect) -> None:
     async with effect:
-        await asyncio.sleep(30)
+        await asyncio.sleep(30)  # never ends either
 
 
 # How the first run ends, the state that follows, and how often it runs in the end.
@@ -256,7 +256,7 @@ async def test_waiting_for_a_free_connection_is_not_the_handlers_time(site: Site
 
     async def book(message: Message, transaction: Transaction) -> None:
         ran[message.id] += 1
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # eight of these take longer than the timeout of one
 
     site.produce(name, [message(f"k{n}") for n in range(8)])
     changes = {"kind": "transactional", "timeout": "500ms"}

@@ -2,12 +2,13 @@
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.engine.items import Item, Stage
+from worker.engine.routes import Route
 from worker.engine.strands import Strands
 from worker.rules.lanes import Lane
 from worker.rules.record import Record
@@ -15,7 +16,7 @@ from worker.rules.record import Record
 
 def item(lane: Lane, offset: int, key: bytes | None, order: str = "key") -> Item:
     made = Item(Record("t", 0, offset, key=key), lane)
-    made.route = SimpleNamespace(order=order)  # type: ignore[assignment]
+    made.route = cast(Route, SimpleNamespace(order=order))
     return made
 
 

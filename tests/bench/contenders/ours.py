@@ -100,6 +100,7 @@ class GatedReading(Reading):
         async def poll(*arguments: Any, **named: Any) -> Any:
             if not self._watch.running:
                 if not self._gate.exists():
+                    # Until another process makes the file: nothing tells when.
                     await asyncio.sleep(0.005)
                     return []
                 self._watch.start()

@@ -108,6 +108,7 @@ def _limited(ledger: PostgresLedger) -> list[int]:
 
 
 async def _beat(ledger: PostgresLedger) -> None:
+    # As a worker's own tick does; a session that nobody beats gives up its lease.
     while True:
         ledger.session.beat()
         await asyncio.sleep(0.2)

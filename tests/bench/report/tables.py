@@ -1,6 +1,6 @@
 """The measures as tables in Markdown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.bench.contenders import ALL, OURS
 from tests.bench.measure import Measure
@@ -47,13 +47,13 @@ def of_contenders(runs: Runs, workload: str) -> str:
 def cpu(runs: Runs, found: Sequence[Measure]) -> str:
     """Medians of the worker's and the servers' CPU per message."""
 
-    def middle(value: Callable[[Measure], float]) -> str:
-        return f"{percentile([value(one) for one in found], 50):.1f}"
+    def middle(values: Sequence[float]) -> str:
+        return f"{percentile(values, 50):.1f}"
 
-    shown = [middle(worker_us)]
+    shown = [middle([worker_us(one) for one in found])]
     for server in SERVERS:
         known = all(server in one.server_us for one in found)
-        shown.append(middle(lambda one, server=server: one.server_us[server]) if known else "-")  # type: ignore[misc]
+        shown.append(middle([one.server_us[server] for one in found]) if known else "-")
     return " / ".join(shown)
 
 
